@@ -1,0 +1,181 @@
+"""Write the manual pages from the program's own tables: `python man/make_pages.py`.
+
+Options come from Typer's commands, chat commands from the REPL's table; only prose lives here. A test runs this and
+compares, so a page cannot fall behind.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from ninfer_cli.app import app  # noqa: E402
+from ninfer_cli.options import ALL_OPTIONS  # noqa: E402
+from ninfer_cli.repl.commands import COMMANDS, KEYS  # noqa: E402
+
+EXAMPLES: dict[str, list[tuple[str, str]]] = {
+    "ninfer": [
+        ("One answer from the bundled demo model:", "ninfer run 'My name is Bela. What is my name?'"),
+        ("A conversation with a model of your own:", "ninfer chat --model ~/models/Qwen3.5-0.8B"),
+    ],
+    "run": [
+        ("A question about a text:", "ninfer run 'Summarise this in one sentence.' < report.txt"),
+        ("A whole conversation as JSON, the answer as JSON:", "ninfer run --messages talk.json --json"),
+        ("The same answer every time:", "ninfer run --greedy --max-new 100 'Count to ten.'"),
+    ],
+    "chat": [
+        ("With a system message from a file:", "ninfer chat --system @persona.txt"),
+        ("Without a terminal:", "printf 'I am Bela.\\\\nWho am I?\\\\n' | ninfer chat --script - --json"),
+    ],
+    "bench": [
+        ("Prompt processing and generation, one and four sequences:", "ninfer bench pp512 tg128 -b 1,4"),
+        (
+            "Random weights of a published shape, beside transformers:",
+            "ninfer bench --random 0.8b --compare transformers",
+        ),
+    ],
+}
+CONFIG, HISTORY, CACHE = (
+    "$XDG_CONFIG_HOME/ninfer/config.toml",
+    "$XDG_STATE_HOME/ninfer/history",
+    "$XDG_CACHE_HOME/ninfer",
+)
+FILES = {
+    CONFIG: "Defaults: keys are long options without dashes in front, for instance "
+    "max-new = 500. An unknown key is an error.",
+    HISTORY: "Lines typed in chat, readable by their owner only. A line that begins with a "
+    "space stays out; --no-history switches the file off.",
+    CACHE: "Random benchmark weights (ninfer bench --random).",
+}
+FILES_OF = {"ninfer": (CONFIG, HISTORY, CACHE), "run": (CONFIG,), "chat": (CONFIG, HISTORY), "bench": (CONFIG, CACHE)}
+STATUS = {
+    "0": "Success. Also when the reader of a pipe has closed it.",
+    "1": "Something failed at run time.",
+    "2": "Wrong usage: an option, a file or a message that cannot be.",
+    "130": "Interrupted with Ctrl-C; in run what was generated stays on standard output.",
+    "129, 143": "SIGHUP or SIGTERM; the reply was ended at a token boundary first.",
+}
+PROSE = {
+    "ninfer": "ninfer runs Qwen3.5-family models in its own process, on a plain CPU by default. Without --model it "
+    "uses the small demo model that comes with it. Standard output carries the answer only; progress, reasoning, "
+    "statistics and warnings go to standard error.",
+    "run": "Prints one answer. The prompt is the argument, standard input, or both, separated by a blank line with "
+    "standard input first; texts of --file come before them. --messages hands in a whole conversation instead. On a "
+    "terminal the answer is shown as Markdown unless --raw; elsewhere its bytes are unchanged.",
+    "chat": "A conversation at the terminal, or with --script from a file. Lines that begin with a slash are commands.",
+    "bench": "Measures throughput. pp512 is the processing of a prompt of 512 tokens, tg128 the generation of 128 "
+    "tokens, @d4096 puts 4096 tokens before. Every row is repeated after a warm-up; the table shows mean and "
+    "standard deviation. TTFT is the time to the first token.",
+}
+
+
+def escaped(text: str) -> str:
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\\&" + text if text[:1] in (".", "'") else text
+
+
+def option_lines(parameter: Any) -> list[str]:
+    flags = [*parameter.opts, *parameter.secondary_opts]
+    flags.sort(key=len)
+    shown = ", ".join(f"\\fB{escaped(flag)}\\fR" for flag in flags)
+    if not parameter.is_flag:
+        shown += f" \\fI{escaped(str(parameter.metavar or 'VALUE'))}\\fR"
+    return [".TP", shown, escaped(parameter.help or "")]
+
+
+def options(command: Any) -> list[str]:
+    panels: dict[str, list[str]] = {}
+    context = typer.Context(command)
+    for parameter in command.get_params(context):
+        if parameter.param_type_name == "option":
+            panel = getattr(parameter, "rich_help_panel", None) or "Other"
+            panels.setdefault(panel, []).extend(option_lines(parameter))
+    return [".SH OPTIONS", *(line for panel, lines in panels.items() for line in (f".SS {panel}", *lines))]
+
+
+def chat_commands() -> list[str]:
+    lines = [".SH COMMANDS"]
+    for row in COMMANDS:
+        also = f" (also {', '.join('/' + alias for alias in row.aliases)})" if row.aliases else ""
+        lines += [".TP", f"\\fB{escaped(row.usage)}\\fR", escaped(row.summary + also)]
+    lines += [".PP", "An unknown command is an error. //text says /text to the model.", ".SH KEYS"]
+    lines += [escaped(key) for key in KEYS if key]
+    lines += [
+        ".SH SCRIPTS",
+        "A line is one submission. A line's end after a backslash, or within a pair of three double quotes, does not "
+        "end it. Blank lines and lines that begin with # are skipped; \\e# sends one. Replies go to standard output, "
+        "separated by blank lines, what commands say to standard error. The first error ends the script with status "
+        "1 unless \\-\\-keep\\-going.",
+    ]
+    return lines
+
+
+def page(name: str, command: Any) -> str:
+    title = "ninfer" if name == "ninfer" else f"ninfer-{name}"
+    summary = (command.help or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
+    lines = [f'.TH {title.upper().replace("-", chr(92) + "-")} 1 "" "ninfer" "ninfer manual"']
+    lines += [".SH NAME", f"{escaped(title)} \\- {escaped(summary[0].lower() + summary[1:])}", ".SH SYNOPSIS"]
+    if name == "ninfer":
+        lines += [f".B ninfer {word}\n[\\fIoptions\\fR]\n.br" for word in command.commands]
+        lines += [".B ninfer \\-\\-version"]
+    else:
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        words = "".join(f" [\\fI{escaped(str(p.metavar))}\\fR]{'...' if p.nargs != 1 else ''}" for p in arguments)
+        lines += [f".B ninfer {name}", f"[\\fIoptions\\fR]{words}"]
+    lines += [".SH DESCRIPTION", escaped(PROSE[name])]
+    if name == "ninfer":
+        lines.append(".SH COMMANDS")
+        for word, sub in command.commands.items():
+            lines += [".TP", f"\\fBninfer\\-{word}\\fR(1)", escaped((sub.help or "").strip().split("\n")[0])]
+    lines += options(command)
+    if name == "chat":
+        lines += chat_commands()
+    lines.append(".SH EXAMPLES")
+    for what, example in EXAMPLES[name]:
+        lines += [".PP", escaped(what), ".PP", ".nf", ".RS 4", escaped(example).replace("\\e\\e", "\\e"), ".RE", ".fi"]
+    lines.append(".SH FILES")
+    for path in FILES_OF[name]:
+        lines += [".TP", f"\\fI{escaped(path)}\\fR", escaped(FILES[path])]
+    lines += [*environment(name, command), ".SH EXIT STATUS"]
+    for status, what in STATUS.items():
+        lines += [".TP", escaped(status), escaped(what)]
+    others = ["ninfer", *(f"ninfer-{word}" for word in ("run", "chat", "bench"))]
+    lines += [".SH SEE ALSO", ", ".join(f"\\fB{escaped(other)}\\fR(1)" for other in others if other != title)]
+    return "\n".join(lines) + "\n"
+
+
+def environment(name: str, command: Any) -> list[str]:
+    lines = [".SH ENVIRONMENT", ".TP", "\\fBNO_COLOR\\fR", "If set, no colour on any stream; TERM=dumb does the same."]
+    if name == "ninfer":
+        return [
+            *lines,
+            ".TP",
+            "\\fBNINFER_\\fR\\fIOPTION\\fR",
+            escaped("A default for every command, for instance NINFER_MAX_NEW=500. An option given on the command "
+                    "line wins over it, and it wins over config.toml."),
+            ".TP",
+            "\\fBHF_HOME\\fR, \\fBHF_ENDPOINT\\fR, \\fBHF_TOKEN\\fR, \\fBHF_HUB_OFFLINE\\fR",
+            escaped("As everywhere with Hugging Face: where models are kept, and whence they come."),
+        ]  # fmt: skip
+    taken = {parameter.name for parameter in command.params}
+    names = [f"\\fB{option.variable}\\fR" for option in ALL_OPTIONS if option.key in taken]
+    return [*lines, ".TP", ", ".join(names), "Defaults of the options of the same name. See \\fBninfer\\fR(1)."]
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every page."""
+    group: Any = typer.main.get_command(app)
+    found = {"ninfer.1": page("ninfer", group)}
+    found |= {f"ninfer-{word}.1": page(word, command) for word, command in group.commands.items()}
+    return found
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        (HERE / file).write_text(text, encoding="utf-8")

@@ -1,0 +1,5 @@
+"""`python -m ninfer_cli`."""
+
+from ninfer_cli.app import main
+
+main()

@@ -1,0 +1,1 @@
+"""What `ninfer bench` measures, and how it is told."""

@@ -1,0 +1,169 @@
+"""`ninfer bench`: tokens per second, time to the first token, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ninfer_cli.kinds import Choice
+from ninfer_cli.options import MODEL, OPTIONS, takes
+from ninfer_core import UsageError
+
+if TYPE_CHECKING:
+    from ninfer_cli.benchmark.plan import BenchTest
+    from ninfer_cli.output import Streams
+    from ninfer_cli.settings import Settings
+    from ninfer_core import Engine
+
+BENCH_OPTIONS = tuple(o for o in OPTIONS if o.panel == MODEL or o.name in ("quiet", "verbose", "no-color"))
+_PANEL = "Benchmark"
+
+
+@takes(BENCH_OPTIONS)
+def bench(
+    given: Mapping[str, object],
+    tests: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEST", help="pp512, tg128, pp512@d4096. Default: pp512 tg128.", show_default=False),
+    ] = None,
+    batch: Annotated[
+        str, typer.Option("--batch", "-b", metavar="N,N", help="Sequences at the same time.", rich_help_panel=_PANEL)
+    ] = "1",
+    repetitions: Annotated[
+        str, typer.Option("--repetitions", "-r", metavar="N", help="After one warm-up.", rich_help_panel=_PANEL)
+    ] = "3",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="md|json|jsonl|csv", help="Form.", rich_help_panel=_PANEL)
+    ] = "md",
+    random: Annotated[
+        str | None,
+        typer.Option(
+            "--random",
+            metavar="SHAPE",
+            help="Random weights of a published shape (tiny, 0.8b, 9b, 27b), written to the cache directory once.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            "--compare",
+            metavar="transformers",
+            help="Measure Hugging Face transformers beside it, each in processes of its own.",
+            rich_help_panel=_PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    startup: Annotated[
+        bool,
+        typer.Option("--startup", help="Also the time to --help and to run's first token.", rich_help_panel=_PANEL),
+    ] = False,
+) -> int:
+    """Measure tokens per second. pp is prompt processing, tg token generation, @dN behind N tokens."""
+    from ninfer_cli.benchmark.plan import parse_batches, parse_tests
+    from ninfer_cli.benchmark.report import FORMATS, formatted
+    from ninfer_cli.output import open_streams
+    from ninfer_cli.settings import resolve
+
+    settings = resolve(given)
+    streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
+    if not repetitions.isdigit() or not 1 <= int(repetitions) <= 1000:
+        raise UsageError(f"--repetitions is {repetitions!r}: it must be 1 to 1000")
+    try:
+        form = Choice(FORMATS).from_text(output)
+    except ValueError as error:
+        raise UsageError(f"--output is {output!r}: {error}") from error
+    if compare not in (None, "transformers"):
+        raise UsageError(f"--compare is {compare!r}: it can be transformers")
+    if random is not None and settings.model is not None and "model" in given:
+        raise UsageError("--random and --model exclude each other: give one of them")
+    wanted = parse_tests(tests or ([] if startup else ["pp512", "tg128"]), parse_batches(batch))
+    rows = _rows(wanted, _with_random(settings, random, streams), streams, int(repetitions), compare)
+    if startup:
+        from ninfer_cli.benchmark.startup import startup_rows
+
+        rows += startup_rows(int(repetitions))
+    streams.out.write(formatted(rows, form))
+    return 0
+
+
+def _with_random(settings: Settings, shape: str | None, streams: Streams) -> Settings:
+    if shape is None:
+        return settings
+    from ninfer_cli.config import directory
+    from ninfer_cli.starting import progress_bar
+    from ninfer_core import SHAPES
+
+    if shape not in SHAPES:
+        raise UsageError(f"there is no shape {shape!r}: use {', '.join(SHAPES)}")
+    with progress_bar(streams) as progress:
+        from ninfer_core import write_random_checkpoint  # imports torch: the bar is there by now
+
+        path = write_random_checkpoint(shape, directory("XDG_CACHE_HOME", "cache"), progress)
+    streams.note(f"random weights: {path}")
+    return replace(settings, model=str(path))
+
+
+def _rows(
+    tests: Sequence[BenchTest], settings: Settings, streams: Streams, repetitions: int, other: str | None
+) -> list[dict[str, Any]]:
+    if not tests:
+        return []
+    from ninfer_cli.benchmark.compare import compare
+    from ninfer_cli.benchmark.machine import installed
+    from ninfer_cli.starting import started_engine
+
+    if other and installed(other) is None:
+        raise UsageError(f"--compare {other}: it is not installed: pip install {other}")
+    sizes = replace(
+        settings,
+        max_context=settings.max_context or max(test.context for test in tests),
+        max_concurrency=settings.max_concurrency or max(test.batch for test in tests),
+    )
+    if other is not None:
+        return compare(tests, _order(sizes, streams), repetitions, streams.note)
+    with started_engine(sizes, streams) as engine:
+        return [_row(engine, test, repetitions) for test in tests]
+
+
+def _order(settings: Settings, streams: Streams) -> dict[str, Any]:
+    """Model, device, dtype and threads as ninfer resolves them.
+
+    The Engine is gone on return: its memory is the children's.
+    """
+    from ninfer_cli.starting import started_engine
+
+    with started_engine(settings, streams) as engine:
+        info = engine.info
+        facts = {"device": info.device, "dtype": info.dtype, "threads": info.threads}
+        return {"model": str(info.model_directory), **facts}
+
+
+def _row(engine: Engine, test: BenchTest, repetitions: int) -> dict[str, Any]:
+    from ninfer_cli.benchmark.machine import machine, peak_rss_bytes
+    from ninfer_cli.benchmark.measure import measure
+    from ninfer_cli.benchmark.report import row_object
+    from ninfer_cli.benchmark.sample import summary
+
+    measure(engine, test, 0)  # the warm-up
+    samples = [measure(engine, test, repetition + 1) for repetition in range(repetitions)]
+    info = engine.info
+    settings = {
+        "implementation": "ninfer",
+        "batch": test.batch,
+        "model": info.model,
+        "device": info.device,
+        "dtype": info.dtype,
+        "threads": info.threads,
+        "max_context": info.max_context,
+        "repetitions": repetitions,
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+    rates = summary([sample.tokens_per_s for sample in samples])
+    ttft = summary([sample.ttft_ms for sample in samples if sample.ttft_ms is not None])
+    tokens = (samples[-1].reused_tokens, samples[-1].prefill_tokens)
+    return row_object(test.name, rates, ttft, tokens, settings, machine())

@@ -1,0 +1,71 @@
+"""`ninfer chat`: a conversation, at a terminal or from a script."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from ninfer_cli import inputs
+from ninfer_cli.options import CHAT_OPTIONS, FILE, OPTIONS, takes
+from ninfer_core import UsageError
+
+NO_TERMINAL = "chat needs a terminal: for one answer use ninfer run, for a whole conversation ninfer chat --script FILE"
+CHAT_LANES = 4
+"""Room for several replies to one message at the same time."""
+
+
+@takes((*OPTIONS, FILE, *CHAT_OPTIONS))
+def chat(
+    given: Mapping[str, object],
+    script: Annotated[
+        str | None,
+        typer.Option(
+            "--script",
+            metavar="FILE|-",
+            help="Run the lines of a file, or of standard input, as if they were typed.",
+            rich_help_panel="Chat",
+            show_default=False,
+        ),
+    ] = None,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Go on after an error in a script.", rich_help_panel="Chat"),
+    ] = False,
+) -> int:
+    """Talk with the model. /help lists what can be typed besides messages."""
+    from ninfer_cli.output import is_terminal, open_streams
+    from ninfer_cli.settings import resolve
+    from ninfer_cli.starting import started_engine
+
+    settings = resolve(given)
+    streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
+    lines = None
+    if script is not None:
+        text = inputs.read_standard_input() if script == "-" else inputs.read_text_file(script, "--script")
+        if text is None:
+            raise UsageError("--script - reads standard input, which is a terminal or closed: pipe the lines in")
+        lines = text.split("\n")
+    elif not (is_terminal(sys.stdin) and streams.out.terminal):
+        raise UsageError(NO_TERMINAL)
+    elif settings.json:
+        raise UsageError("--json needs --script: a terminal shows replies as text")
+    elif keep_going:
+        raise UsageError("--keep-going needs --script")
+    system = None if settings.system is None else inputs.text_or_file(settings.system, "--system")
+    files = inputs.read_documents(given)
+    with started_engine(settings, streams, default_concurrency=CHAT_LANES) as engine:
+        from ninfer_cli.repl.chat import Chat
+        from ninfer_cli.repl.loop import plain_loop, script_loop
+
+        conversation = Chat.start(engine, settings, system, files)
+        if lines is not None:
+            return script_loop(conversation, lines, streams, keep_going=keep_going)
+        if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+            return plain_loop(conversation, streams)
+        from ninfer_cli.repl.terminal import Terminal
+
+        return Terminal(conversation, streams).run()

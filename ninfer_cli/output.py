@@ -1,0 +1,102 @@
+"""Standard output carries the answer, standard error everything else; each knows what it may show."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from ninfer_cli.cleaning import clean, one_line
+
+DIM, RESET = "\x1b[2m", "\x1b[0m"
+ERASE_LINE = "\r\x1b[K"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One standard stream.
+
+    Attributes:
+        file: where it goes.
+        terminal: a person's terminal: text that ninfer did not write is cleaned before it is shown.
+        styled: a terminal that may also get colour and cursor codes.
+    """
+
+    file: TextIO
+    terminal: bool
+    styled: bool
+
+    def write(self, text: str) -> None:
+        """Write and flush: a reply is seen as it comes."""
+        self.file.write(text)
+        self.file.flush()
+
+    def dim(self, text: str) -> str:
+        return f"{DIM}{text}{RESET}" if self.styled and text else text
+
+    def foreign(self, text: str) -> str:
+        """A whole text that ninfer did not write, as this stream may show it."""
+        return clean(text) if self.terminal else text
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    out: Stream
+    err: Stream
+    quiet: bool = False
+
+    def note(self, text: str) -> None:
+        """A line about what is going on; -q drops it."""
+        if not self.quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """A line that a person must not miss; -q keeps it."""
+        self.err.write(f"ninfer: {one_line(text)}\n")
+
+    def dim_line(self, text: str) -> None:
+        self.err.write(self.err.dim(self.err.foreign(text)) + "\n")
+
+
+def open_streams(*, no_color: bool = False, quiet: bool = False) -> Streams:
+    """The process's own streams. Off a terminal the encoding is UTF-8 whatever the locale says."""
+    return Streams(_stream(sys.stdout, no_color), _stream(sys.stderr, no_color), quiet)
+
+
+def _stream(file: TextIO, no_color: bool) -> Stream:
+    terminal = is_terminal(file)
+    reconfigure = getattr(file, "reconfigure", None)
+    if reconfigure is not None:
+        # backslashreplace: a lone surrogate from a tokenizer is spelled out instead of ending the reply
+        reconfigure(errors="backslashreplace", **({} if terminal else {"encoding": "utf-8"}))
+    return Stream(file, terminal, terminal and not no_color and may_style())
+
+
+def hold_standard_streams() -> None:
+    """Let nothing stand in for a standard stream that was closed at the start.
+
+    Else the next file that is opened, a history or the weights, would get its number, and what a library writes to
+    standard error would land in it.
+    """
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    while descriptor <= 2:
+        descriptor = os.dup(descriptor)
+    os.close(descriptor)
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+def is_terminal(file: object) -> bool:
+    try:
+        return bool(file.isatty())  # type: ignore[attr-defined]
+    except (AttributeError, ValueError):
+        return False
+
+
+def may_style() -> bool:
+    """Whether the terminal and its user accept colour and cursor codes (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb", "unknown")

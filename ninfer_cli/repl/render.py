@@ -1,0 +1,76 @@
+"""The reply in the REPL: finished Markdown blocks above the input line, the block at hand as live text."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from ninfer_cli.reply_view import MarkdownView, PlainView, ReplyView
+
+if TYPE_CHECKING:
+    from ninfer_cli.output import Streams
+    from ninfer_cli.repl.screen import Screen
+    from ninfer_cli.settings import Settings
+
+LIVE_ROWS = 6
+"""Rows of live text: enough to read along, few enough never to scroll the input line away."""
+
+
+class LivePlainView(PlainView):
+    """PlainView for the screen: the unfinished line waits there by itself, progress is live text."""
+
+    def __init__(self, streams: Streams, screen: Screen, *, show_reasoning: bool) -> None:
+        super().__init__(streams, show_reasoning=show_reasoning)
+        self._screen = screen
+
+    def _show_progress(self, text: str) -> None:
+        self._screen.show_live(self._streams.out.dim(text))
+
+    def _clear_progress(self) -> None:
+        self._screen.show_live("")
+
+
+class LiveMarkdownView(MarkdownView):
+    """MarkdownView whose unfinished block is shown by the prompt instead of being drawn and erased."""
+
+    def __init__(self, streams: Streams, screen: Screen, *, show_reasoning: bool) -> None:
+        super().__init__(streams, show_reasoning=show_reasoning)
+        self._screen = screen
+
+    def finish(self) -> None:
+        self._screen.show_live("")
+        super().finish()
+
+    def _show_progress(self, text: str) -> None:
+        self._screen.show_live(self._streams.out.dim(text))
+
+    def _clear_progress(self) -> None:
+        self._screen.show_live("")
+
+    def _draw_tail(self) -> None:
+        self._screen.show_live(self._streams.out.dim(self._blocks.growing))
+
+    def _print(self, blocks: list[str]) -> None:
+        if blocks:
+            self._screen.show_live("")
+        super()._print(blocks)
+
+
+def live_view(settings: Settings, streams: Streams, screen: Screen) -> ReplyView:
+    show = settings.reasoning == "show"
+    if streams.out.styled and not settings.raw:
+        return LiveMarkdownView(streams, screen, show_reasoning=show)
+    return LivePlainView(streams, screen, show_reasoning=show)
+
+
+def fitting(tail: str) -> str:
+    """The last rows of a tail, as many as the screen can spare."""
+    size = shutil.get_terminal_size()
+    rows = max(1, min(LIVE_ROWS, size.lines - 4))
+    lines: list[str] = []
+    for line in reversed(tail.split("\n")):
+        # a long line fills several rows; it is cut from the left, where it was read already
+        lines.insert(0, line[-size.columns * (rows - len(lines)) :])
+        if len(lines) == rows:
+            break
+    return "\n".join(lines)

@@ -1,0 +1,85 @@
+"""From typed lines to submissions: multi-line input, slash commands and their escape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+QUOTES = '"""'
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """A message for the model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A slash command: its name without the slash, and the rest of the line."""
+
+    name: str
+    argument: str
+
+    @property
+    def line(self) -> str:
+        return f"/{self.name} {self.argument}".rstrip()
+
+
+def read(text: str) -> Say | Command:
+    """What a whole submission means. `//text` says `/text`."""
+    if text.startswith("//"):
+        return Say(text[1:])
+    if text.startswith("/"):
+        name, _, argument = text[1:].partition(" ") if " " in text.split("\n", 1)[0] else text[1:].partition("\n")
+        return Command(name, argument.strip())
+    return Say(text)
+
+
+def is_open(text: str) -> bool:
+    """Whether the submission goes on in the next line."""
+    if _quoted(text):
+        return text.count(QUOTES) < 2
+    return text.endswith("\\")
+
+
+def closed(text: str) -> str:
+    """The submission without what made it multi-line."""
+    if _quoted(text):
+        before, _, rest = text.partition(QUOTES)
+        inside, _, after = rest.partition(QUOTES)
+        return before + inside.removeprefix("\n").removesuffix("\n") + after
+    return text.replace("\\\n", "\n").removesuffix("\\")
+
+
+def _quoted(text: str) -> bool:
+    """The quotes open a submission at its start, or after a command's name."""
+    first = text.split("\n", 1)[0]
+    return first.startswith(QUOTES) or (first.startswith("/") and first.partition(" ")[2].startswith(QUOTES))
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptLine:
+    """A submission of a script and the number of the line that it starts on."""
+
+    number: int
+    text: str
+
+
+def script(lines: Iterable[str]) -> Iterator[ScriptLine]:
+    """The submissions of a script: blank lines and comments are skipped, `\\#` sends a line that begins with #."""
+    held, start = "", 0
+    for number, raw in enumerate(lines, 1):
+        line = raw.rstrip("\r\n")
+        if not held:
+            if not line.strip() or line.startswith("#"):
+                continue
+            start = number
+            line = line[1:] if line.startswith("\\#") else line
+        held = f"{held}\n{line}" if held else line
+        if not is_open(held):
+            yield ScriptLine(start, closed(held))
+            held = ""
+    if held:
+        yield ScriptLine(start, closed(held))

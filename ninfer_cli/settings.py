@@ -1,0 +1,156 @@
+"""Settings: what every common option is after flag, environment, config.toml and the model have been asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ninfer_cli.config import read_config
+from ninfer_cli.options import ALL_OPTIONS, Option
+from ninfer_core import UsageError
+
+if TYPE_CHECKING:
+    from ninfer_core import SamplingParams
+
+SAMPLING_FIELDS = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One field per common option, in the options' order. None means: nobody said anything, the Engine decides.
+
+    origins tells where each value that somebody gave came from: "flag", "environment" or "config.toml".
+    """
+
+    model: str | None = None
+    offline: bool = False
+    device: str = "auto"
+    dtype: str = "auto"
+    max_context: int | None = None
+    max_concurrency: int | None = None
+    kv_capacity: int | None = None
+    system: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    greedy: bool = False
+    think: bool | None = None
+    thinking_budget: int | None = None
+    reasoning: str = "show"
+    max_new: int = 4096
+    stop: tuple[str, ...] = ()
+    json: bool = False
+    json_tokens: bool = False
+    stats: bool = False
+    raw: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    no_color: bool = False
+    no_history: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def sampling(self, model_defaults: SamplingParams | None = None) -> SamplingParams:
+        """The model's defaults with what was given laid over them.
+
+        Raises:
+            UsageError: a value outside its range.
+        """
+        from ninfer_core import SamplingParams
+
+        given: dict[str, Any] = {name: getattr(self, name) for name in SAMPLING_FIELDS}
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.greedy:
+            given["temperature"] = 0.0
+        return replace(model_defaults or SamplingParams(), **given)
+
+    def with_values(self, **values: Any) -> Settings:
+        """Changed by /set: the same checks as at the start."""
+        changed = replace(self, **values)
+        changed.sampling()
+        return changed
+
+
+_RANK = {"flag": 0, "environment": 1, "config.toml": 2}
+
+
+def resolve(given: Mapping[str, object], environment: Mapping[str, str] | None = None) -> Settings:
+    """Look at flag, environment and config.toml, in this order; the first that says something wins.
+
+    Raises:
+        UsageError: a value of the wrong type or range, an unknown config key, or flags that exclude each other.
+    """
+    environment = os.environ if environment is None else environment
+    config = read_config()
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for option in ALL_OPTIONS:
+        if option.name in given:
+            values[option.key], origins[option.key] = _flag(option, given[option.name]), "flag"
+        elif environment.get(option.variable):
+            values[option.key], origins[option.key] = _variable(option, environment), "environment"
+        elif option.name in config:
+            values[option.key], origins[option.key] = config[option.name], "config.toml"
+    _settle_greedy(values, origins)
+    if values.get("json_tokens"):
+        values["json"] = True
+    if any(not stop for stop in values.get("stop", ())):
+        raise UsageError("a --stop text is empty: give at least one character")
+    settings = Settings(**values, origins=origins)
+    settings.sampling()
+    return settings
+
+
+def _flag(option: Option, value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, list):
+        return tuple(_text(item, f"--{option.name}") for item in value)
+    text = _text(str(value), f"--{option.name}")
+    try:
+        return option.kind.from_text(text)
+    except ValueError as error:
+        raise UsageError(f"--{option.name} is {text!r}: {error}") from error
+
+
+def _variable(option: Option, environment: Mapping[str, str]) -> object:
+    text = _text(environment[option.variable], option.variable)
+    try:
+        return option.kind.from_text(text)
+    except ValueError as error:
+        raise UsageError(f"{option.variable} is {text!r}: {error}") from error
+
+
+def _text(value: str, where: str) -> str:
+    """Refuse bytes that are no UTF-8: Python hands them on as lone surrogates, which no tokenizer takes."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where} is not valid UTF-8 (character {error.start})") from error
+    return value
+
+
+def _settle_greedy(values: dict[str, Any], origins: dict[str, str]) -> None:
+    """--greedy and --temperature say the same thing: the nearer origin wins, two of one origin must agree."""
+    if not values.get("greedy") or values.get("temperature") is None or values["temperature"] == 0:
+        return
+    greedy, temperature = _RANK[origins["greedy"]], _RANK[origins["temperature"]]
+    if greedy == temperature:
+        raise UsageError(f"greedy and temperature {values['temperature']:g} exclude each other: give one of them")
+    loser = "greedy" if greedy > temperature else "temperature"
+    del values[loser], origins[loser]

@@ -1,0 +1,123 @@
+"""Start an Engine from Settings, with progress on standard error from the first moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from ninfer_cli.output import Streams
+from ninfer_cli.settings import SAMPLING_FIELDS
+
+if TYPE_CHECKING:
+    from ninfer_cli.settings import Settings
+    from ninfer_core import DownloadProgress, Engine, LoadProgress
+
+DEMO_NOTICE = (
+    "using the bundled demo model, a small one that knows little: choose another with --model PATH or owner/name"
+)
+
+
+@contextmanager
+def started_engine(settings: Settings, streams: Streams, *, default_concurrency: int = 1) -> Iterator[Engine]:
+    """A running Engine; closed at the end.
+
+    Raises:
+        UsageError, ModelError, CapacityError: as resolve_model and Engine do.
+    """
+    if settings.model is None:
+        streams.note(DEMO_NOTICE)
+    with progress_bar(streams) as progress:
+        engine = _start(settings, streams, progress, default_concurrency)
+    with engine:
+        if settings.verbose:
+            describe(settings, engine, streams)
+        check_thinking(engine, settings.think, settings.thinking_budget)
+        yield engine
+
+
+def _start(
+    settings: Settings, streams: Streams, progress: Callable[[LoadProgress], None] | None, default_concurrency: int
+) -> Engine:
+    from ninfer_core import EngineOptions
+
+    options: dict[str, Any] = {
+        "device": settings.device,
+        "dtype": settings.dtype,
+        "max_context": settings.max_context,
+        "max_concurrency": settings.max_concurrency or default_concurrency,
+        "kv_capacity": settings.kv_capacity,
+        "progress": progress,
+    }
+    EngineOptions(**options)  # a bad value is named before a model is looked for
+    from ninfer_core import Engine, resolve_model
+
+    model = None
+    if settings.model is not None:
+        model = resolve_model(settings.model, offline=settings.offline, progress=_Download(streams, progress))
+    return Engine(EngineOptions(model=model, **options))
+
+
+class _Download:
+    """A download's progress: its size and place once, in words, then the bar."""
+
+    def __init__(self, streams: Streams, bar: Callable[[LoadProgress], None] | None) -> None:
+        self._streams = streams
+        self._bar = bar
+        self._said = False
+
+    def __call__(self, step: DownloadProgress) -> None:
+        from ninfer_core import LoadProgress
+
+        if not self._said:
+            self._said = True
+            self._streams.note(f"downloading {step.bytes_total / 2**20:,.0f} MiB to {step.place}")
+        if self._bar:
+            self._bar(LoadProgress("download", step.bytes_done, step.bytes_total, step.file))
+
+
+def check_thinking(engine: Engine, think: bool | None, budget: int | None) -> None:
+    """Refuse what the model's template cannot do, before anything is generated."""
+    if think is not None or budget is not None:
+        engine.check_thinking(think, budget)
+
+
+@contextmanager
+def progress_bar(streams: Streams) -> Iterator[Callable[[LoadProgress], None] | None]:
+    """A bar on a styled terminal, a line on a plain one, nothing elsewhere or with -q."""
+    if streams.quiet or not streams.err.terminal:
+        yield None
+        return
+    if not streams.err.styled:
+        streams.note("loading the model")
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+    console = Console(file=streams.err.file, highlight=False)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(binary_units=True))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("loading", total=None)
+
+        def show(step: LoadProgress) -> None:
+            bar.update(task, description=step.stage, completed=step.done, total=step.total or None)
+
+        yield show
+
+
+def describe(settings: Settings, engine: Engine, streams: Streams) -> None:
+    """-v: what was resolved, and who said so."""
+    info = engine.info
+    for fact in fields(info):
+        origin = settings.origins.get(fact.name)
+        value = f"{fact.name.replace('_', '-')} = {getattr(info, fact.name)}"
+        streams.warn(value + (f" ({origin})" if origin else ""))
+    sampling = settings.sampling(engine.default_sampling)
+    for name in SAMPLING_FIELDS:
+        origin = settings.origins.get(name) or ("greedy" if name == "temperature" and settings.greedy else "model")
+        streams.warn(f"{name.replace('_', '-')} = {getattr(sampling, name)} ({origin})")
+    for name in ("max_new", "stop", "think", "thinking_budget"):
+        origin = settings.origins.get(name, "default")
+        streams.warn(f"{name.replace('_', '-')} = {getattr(settings, name)} ({origin})")

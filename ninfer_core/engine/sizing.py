@@ -1,0 +1,114 @@
+"""From options and memory to fixed sizes: device, dtype, context length and the capacity vector (CAP-1, OPT-2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ninfer_core.contract.ids import PAGE_SIZE
+from ninfer_core.engine.options import DEFAULT_MAX_CONTEXT, EngineOptions
+from ninfer_core.errors import CapacityError, UsageError
+from ninfer_core.models.layout import ModelLayout
+from ninfer_core.models.memory import available_memory
+from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.storage.image_store import ImageStore
+from ninfer_core.program.storage.page_store import PageStore, pages_for
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+HEADROOM = 0.8
+"""Share of the available memory that pools may take: prefill needs workspace beside them."""
+
+_UNKNOWN_MEMORY = 4 << 30
+"""Assumed free where the system does not say."""
+
+
+def resolve_device(name: str) -> torch.device:
+    """auto is the CPU until the CUDA kernels are there.
+
+    Raises:
+        UsageError: a CUDA device is asked for that this machine, or this version, does not have.
+    """
+    if name in ("auto", "cpu"):
+        return torch.device("cpu")
+    raise UsageError(f"device {name}: this version runs on the CPU only, use --device cpu")
+
+
+def resolve_dtype(name: str, checkpoint: torch.dtype, weight_elements: int) -> torch.dtype:
+    """The checkpoint's dtype where the CPU multiplies it natively, else float32 if it fits.
+
+    Args:
+        name: an EngineOptions.dtype.
+        checkpoint: the dtype of the weights on disk.
+        weight_elements: how many there are, to see whether float32 fits.
+    """
+    if name != "auto":
+        return DTYPES[name]
+    native = {torch.float32: True, torch.bfloat16: _multiplies_bf16(), torch.float16: _multiplies_fp16()}
+    fits = weight_elements * 4 < _pool_budget()
+    return checkpoint if native.get(checkpoint, False) or not fits else torch.float32
+
+
+def _multiplies_bf16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _multiplies_fp16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """max_context in tokens, and the pools that hold it."""
+
+    max_context: int
+    capacity: Vector
+
+
+def resolve_sizes(options: EngineOptions, layout: ModelLayout) -> Sizes:
+    """Fix the longest sequence and the pools.
+
+    Every lane gets a whole context where that fits; where it does not, fewer contexts at once; where not even one
+    fits, a shorter context, unless max_context or kv_capacity asked for more than there is.
+
+    Raises:
+        UsageError: max_context is beyond the model's.
+        CapacityError: what was asked for does not fit in memory. Names what to lower.
+    """
+    lanes = options.max_concurrency
+    if options.max_context is not None and options.max_context > layout.max_positions:
+        raise UsageError(
+            f"max-context is {options.max_context} and the model's longest is {layout.max_positions}: lower it"
+        )
+    page_bytes, image_bytes = PageStore.bytes_per_page(layout), ImageStore.bytes_per_image(layout)
+    budget = _pool_budget() - lanes * image_bytes
+    affordable = max(0, budget) // max(1, page_bytes)
+    if affordable < 1:
+        raise CapacityError("no memory is left for a context beside the weights: lower --max-concurrency or --dtype")
+    wanted = options.max_context or min(layout.max_positions, DEFAULT_MAX_CONTEXT)
+    if options.kv_capacity is not None:
+        pages = pages_for(options.kv_capacity)
+        wanted = min(wanted, pages * PAGE_SIZE) if options.max_context is None else wanted
+    else:
+        pages = min(pages_for(wanted) * lanes, max(affordable, pages_for(wanted)))
+    if options.max_context is None and pages > affordable and options.kv_capacity is None:
+        pages = affordable
+        wanted = pages * PAGE_SIZE
+    if pages_for(wanted) > pages:
+        raise CapacityError(f"kv-capacity holds {pages * PAGE_SIZE} tokens, fewer than max-context {wanted}: raise it")
+    if pages > affordable:
+        raise CapacityError(
+            f"{pages * PAGE_SIZE} tokens of KV need {_gib(pages * page_bytes)} and {_gib(affordable * page_bytes)} "
+            "are free: lower --max-context, --kv-capacity or --max-concurrency"
+        )
+    return Sizes(max_context=wanted, capacity=Vector(device_images=lanes, host_images=0, pages=(pages,), host_bytes=0))
+
+
+def _pool_budget() -> int:
+    free = available_memory()
+    return int((_UNKNOWN_MEMORY if free is None else free) * HEADROOM)
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"

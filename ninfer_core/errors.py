@@ -1,0 +1,51 @@
+"""Errors that a person can act on. Each message is one line that says what happened and what to do."""
+
+from __future__ import annotations
+
+
+class NinferError(Exception):
+    """Base of every error that ninfer raises on purpose. `str(error)` is one line without a trailing full stop."""
+
+
+class UsageError(NinferError, ValueError):
+    """The caller asked for something impossible: a bad option, message list or combination (exit status 2)."""
+
+
+class ModelError(NinferError):
+    """The model directory is missing, foreign, damaged or incomplete."""
+
+
+class TemplateError(UsageError):
+    """The chat template refused the messages, or is itself broken."""
+
+
+class PromptTooLong(UsageError):
+    """Prompt plus at least one new token does not fit the context. Carries the numbers."""
+
+    def __init__(self, prompt_tokens: int, max_context: int) -> None:
+        super().__init__(
+            f"the prompt has {prompt_tokens} tokens and the context holds {max_context}: "
+            "shorten it (in chat: /undo, /edit), or raise --max-context"
+        )
+        self.prompt_tokens = prompt_tokens
+        self.max_context = max_context
+
+
+class CapacityError(NinferError):
+    """The machine's memory cannot hold what the options ask for. Says what to lower."""
+
+
+class QueueFull(NinferError):
+    """The Engine's bounded queue has no room: try again when a request has ended."""
+
+
+class EngineClosed(NinferError):
+    """The Engine was closed or has failed as a whole; `__cause__` holds the reason."""
+
+
+class SessionError(NinferError):
+    """A session file is missing, damaged, foreign, newer, or cannot be written. Names the check that failed."""
+
+
+class ReplyError(NinferError):
+    """One request cannot go on: the model's own output is unusable. Other requests are not touched."""

@@ -1,0 +1,169 @@
+"""What the ledger speaks of: replicas, checkpoints, owners, extents. Frozen; needs are sets, never counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ninfer_core.contract.ids import CheckpointRef, ImageId, LogicalPage, OwnerId
+from ninfer_core.contract.statistics import SourceKind
+from ninfer_core.program.ledger.bits import mask_of
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """Which images and pages have, or shall have, a replica on Device and on Host. Four sets."""
+
+    device_images: int = 0
+    host_images: int = 0
+    device_pages: int = 0
+    host_pages: int = 0
+
+    def __or__(self, other: Replicas) -> Replicas:
+        return Replicas(
+            self.device_images | other.device_images,
+            self.host_images | other.host_images,
+            self.device_pages | other.device_pages,
+            self.host_pages | other.host_pages,
+        )
+
+    def __and__(self, other: Replicas) -> Replicas:
+        return Replicas(
+            self.device_images & other.device_images,
+            self.host_images & other.host_images,
+            self.device_pages & other.device_pages,
+            self.host_pages & other.host_pages,
+        )
+
+    def without(self, other: Replicas) -> Replicas:
+        return Replicas(
+            self.device_images & ~other.device_images,
+            self.host_images & ~other.host_images,
+            self.device_pages & ~other.device_pages,
+            self.host_pages & ~other.host_pages,
+        )
+
+    def only(self, images: int, pages: int) -> Replicas:
+        """Those of the given images and pages."""
+        return Replicas(
+            self.device_images & images, self.host_images & images, self.device_pages & pages, self.host_pages & pages
+        )
+
+    @property
+    def images(self) -> int:
+        return self.device_images | self.host_images
+
+    @property
+    def pages(self) -> int:
+        return self.device_pages | self.host_pages
+
+    def __bool__(self) -> bool:
+        return bool(self.device_images or self.host_images or self.device_pages or self.host_pages)
+
+
+NOTHING = Replicas()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The immutable complete state at one frontier (CKP-1, CKP-4).
+
+    Attributes:
+        pages: its logical pages in order, per pool: they cover [0, frontier).
+    """
+
+    ref: CheckpointRef
+    kind: SourceKind
+    frontier: int
+    image: ImageId
+    pages: tuple[tuple[LogicalPage, ...], ...]
+    page_mask: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "page_mask", mask_of(page for pool in self.pages for page in pool))
+
+    @property
+    def image_mask(self) -> int:
+        return 1 << self.image
+
+
+class Role(Enum):
+    ACTIVE = "active"
+    PRIVATE = "private"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What an active sequence holds beside its checkpoints.
+
+    Attributes:
+        image: the StateImage that it writes.
+        reads: the image that its first pass reads when that is another one's (ST-4), else None. Pinned, not owned.
+        pages: its logical pages in order, per pool; borrowed ones first (KV-3).
+        writable: the pages that it alone writes.
+        promised: pages reserved and not yet mapped, per pool (ACT-1).
+        room_images, room_pages: granted for a capture that is not published yet, as sets.
+    """
+
+    image: ImageId
+    reads: ImageId | None
+    pages: tuple[tuple[LogicalPage, ...], ...]
+    writable: int
+    promised: tuple[int, ...]
+    room_images: int = 0
+    room_pages: int = 0
+    page_mask: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "page_mask", mask_of(page for pool in self.pages for page in pool))
+
+    @property
+    def image_mask(self) -> int:
+        return 1 << self.image | (0 if self.reads is None else 1 << self.reads)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """One owner. `checkpoints` ascend by frontier; `lane` is there iff the role is ACTIVE."""
+
+    id: OwnerId
+    role: Role
+    checkpoints: tuple[Checkpoint, ...]
+    lane: Lane | None = None
+    needs_images: int = field(init=False, compare=False, repr=False)
+    needs_pages: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        images = pages = 0
+        for checkpoint in self.checkpoints:
+            images |= checkpoint.image_mask
+            pages |= checkpoint.page_mask
+        if self.lane is not None:
+            images |= self.lane.image_mask | self.lane.room_images
+            pages |= self.lane.page_mask | self.lane.room_pages
+        object.__setattr__(self, "needs_images", images)
+        object.__setattr__(self, "needs_pages", pages)
+
+    @property
+    def device_needs(self) -> tuple[int, int]:
+        """(images, pages) that must be on Device: what a running sequence reads and writes."""
+        return (0, 0) if self.lane is None else (self.lane.image_mask, self.lane.page_mask)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """One contiguous span of the Host arena with consecutive logical pages of one pool (DEF-8).
+
+    Attributes:
+        pages: the pages that it was made for, in order. It counts whole until the last of their replicas dies.
+    """
+
+    pool: int
+    offset: int
+    size: int
+    pages: tuple[LogicalPage, ...]
+    mask: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mask", mask_of(self.pages))

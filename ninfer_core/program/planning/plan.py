@@ -1,0 +1,36 @@
+"""ResourcePlan: one sealed target. Immutable, bound to a revision, used once (context-cache TXN-1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninfer_core.contract.ids import OwnerId, Revision
+from ninfer_core.program.ledger.world import World
+from ninfer_core.program.planning.projection import Projection, project
+from ninfer_core.program.planning.target import Target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ResourcePlan:
+    """
+    Attributes:
+        revision: the only one at which it may start.
+        owner: the id of the sequence to come (activation) or the capturing one; None for an explicit release.
+    """
+
+    revision: Revision
+    target: Target
+    projection: Projection
+    owner: OwnerId | None
+
+
+def seal(world: World, target: Target, owner: OwnerId | None) -> ResourcePlan:
+    """Fix a feasible target as a plan.
+
+    Raises:
+        ValueError: the target does not fit; its projection says where.
+    """
+    projection = project(world, target)
+    if not projection.feasible:
+        raise ValueError(f"an infeasible target cannot be sealed: {projection.deficit}")
+    return ResourcePlan(world.revision, target, projection, owner)

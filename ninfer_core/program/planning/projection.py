@@ -1,0 +1,279 @@
+"""Projection: the joint post-state of one target, in one pass (context-cache CAP-7, CAP-8, CAP-9, TGT-3).
+
+Nothing is added up per owner. What is alive is the union of what survivors need; where it lies is the union of what
+they wish; what is released, copied, moved or forked follows from the difference to the present world. Canonical stages
+(DEF-10), with the only two at which occupancy can peak marked:
+
+    release what nobody needs -> reserve demotion destinations (peak) -> copy to Host -> release their Device replicas
+    -> reserve activation destinations and growth (peak) -> copy to Device, copy tails -> publish, dispose of the source
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
+from ninfer_core.program.ledger.arena import Arena
+from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.ledger.objects import Checkpoint, Extent, Owner, Replicas
+from ninfer_core.program.ledger.world import World, measure
+from ninfer_core.program.planning.outcome import Outcome, identity
+from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUse:
+    """How an activation takes its source.
+
+    Attributes:
+        moves: the source's image becomes the sequence's own.
+        image_from_host: the image has no Device replica: it is restored.
+        borrowed: pages that the sequence reads and others keep, in order, per pool.
+        taken: tails that become the sequence's own without a copy, per pool.
+        copied: tails that are copied because others keep them, per pool.
+    """
+
+    moves: bool
+    image_from_host: bool
+    borrowed: tuple[tuple[LogicalPage, ...], ...]
+    taken: tuple[LogicalPage | None, ...]
+    copied: tuple[LogicalPage | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """
+    Attributes:
+        deficit: by how much a peak exceeds the capacity, per axis, over both peaks.
+        unplaceable: bytes of Host extents that total free bytes would hold and the arena's geometry does not.
+        peaks: occupancy behind the two reserving stages.
+        released: replicas that go before anything is copied.
+        demoted: Host replicas to be made, and released on Device once they are there.
+        replaced: Device replicas that go as soon as their Host replica is published.
+        restored: Device replicas to be made of pages that are only on Host.
+        disposed: replicas that go at the end: what only served as the source of a copy.
+        extents: the Host extents to be made.
+        source: None without one.
+        growth: Device pages promised to the sequence, per pool; copied tails are taken from them.
+        demand: everything that the activation or capture takes, per axis.
+        final: replicas at the end, the sequence's new objects not counted.
+    """
+
+    deficit: Vector
+    unplaceable: int
+    peaks: tuple[Vector, Vector]
+    released: Replicas
+    demoted: Replicas
+    replaced: Replicas
+    restored: int
+    disposed: Replicas
+    extents: tuple[Extent, ...]
+    source: SourceUse | None
+    growth: tuple[int, ...]
+    demand: Vector
+    final: Replicas
+
+    @property
+    def feasible(self) -> bool:
+        return not self.deficit and not self.unplaceable
+
+
+def project(world: World, target: Target) -> Projection:
+    """The complete post-state of a target. Mutates nothing; valid at the world's revision."""
+    geometry, have = world.geometry, world.replicas
+    activation = target.demand if isinstance(target.demand, Activation) else None
+    source = activation.source if activation is not None else None
+    images, pages, wants = _survivors(world, target, source)
+    use = _source_use(world, source, images, pages) if source is not None else None
+    needed_device = _needed_pages(use, have)
+    restored = needed_device & ~have.device_pages
+    # A source that is consumed stays in place until its copies are made.
+    in_use = _copy_sources(source, use, have, restored)
+    demoted = Replicas(
+        host_images=wants.host_images & ~have.host_images, host_pages=wants.host_pages & ~have.host_pages
+    )
+    keeps = wants | Replicas(device_pages=needed_device)
+    if source is not None:
+        # Moved, it becomes the sequence's own; forked, the first pass reads it: either way it stays on Device.
+        keeps |= Replicas(device_images=source.checkpoint.image_mask & have.device_images)
+    final = keeps
+    leaving = have.without(final)
+    disposed = leaving & in_use
+    copying = Replicas(demoted.host_images, 0, demoted.host_pages, 0) & leaving.without(in_use)
+    released = leaving.without(copying).without(in_use)
+
+    before = have.without(released)
+    arena, host_bytes = _released_arena(world, before.host_pages)
+    extents, unplaceable, wanted_bytes = _place(world, target, demoted.host_pages, arena)
+    reserved = world.reserved()
+    making = Vector(0, demoted.host_images.bit_count(), (0,) * len(geometry.pools), wanted_bytes)
+    first = measure(geometry, before, host_bytes) + reserved + making
+
+    after = before.without(copying) | demoted
+    growth, demand = _demand(world, target, use, restored)
+    second = measure(geometry, after, host_bytes + wanted_bytes) + reserved + demand
+    deficit = first.most(second).excess(geometry.capacity)
+    if deficit.host_bytes:
+        unplaceable = 0  # the total says it already
+    return Projection(
+        deficit=deficit,
+        unplaceable=unplaceable,
+        peaks=(first, second),
+        released=released,
+        demoted=demoted,
+        replaced=copying,
+        restored=restored,
+        disposed=disposed,
+        extents=extents,
+        source=use,
+        growth=growth,
+        demand=demand,
+        final=final,
+    )
+
+
+def _survivors(world: World, target: Target, source: Source | None) -> tuple[int, int, Replicas]:
+    """What the surviving owners need, and the replicas they wish; a consumed source survives as its lineage."""
+    images = pages = 0
+    wants = Replicas()
+    for owner in world.owners.values():
+        if source is not None and owner.id == source.owner and source.mode is SourceMode.CONSUME:
+            outcome = _lineage(source, world.replicas)
+        else:
+            outcome = target.outcomes.get(owner.id) or _as_is(owner, world.replicas)
+        needed_images, needed_pages = outcome.needs if owner.lane is None else (owner.needs_images, owner.needs_pages)
+        images |= needed_images
+        pages |= needed_pages
+        wants |= outcome.wants
+    return images, pages, wants
+
+
+def _as_is(owner: Owner, replicas: Replicas) -> Outcome:
+    return identity(owner, replicas)
+
+
+def _lineage(source: Source, replicas: Replicas) -> Outcome:
+    images, pages = Outcome(source.lineage, Replicas()).needs
+    return Outcome(source.lineage, replicas.only(images, pages))
+
+
+def _source_use(world: World, source: Source, images: int, pages: int) -> SourceUse:
+    """Move or Fork, and what happens to each pool's tail: from the complete post-state alone (CAP-8)."""
+    checkpoint, have = source.checkpoint, world.replicas
+    moves = source.mode is SourceMode.CONSUME and not images & checkpoint.image_mask
+    aligned = checkpoint.frontier % PAGE_SIZE == 0
+    borrowed, taken, copied = [], [], []
+    for pool in checkpoint.pages:
+        tail = None if aligned or not pool else pool[-1]
+        kept = tail is not None and bool(pages >> tail & 1)
+        borrowed.append(pool if tail is None else pool[:-1])
+        taken.append(None if kept else tail)
+        copied.append(tail if kept else None)
+    return SourceUse(
+        moves=moves,
+        image_from_host=not have.device_images & checkpoint.image_mask,
+        borrowed=tuple(borrowed),
+        taken=tuple(taken),
+        copied=tuple(copied),
+    )
+
+
+def _needed_pages(use: SourceUse | None, have: Replicas) -> int:
+    """Pages that the sequence reads in place. A tail that is copied need not be on Device itself."""
+    if use is None:
+        return 0
+    mask = 0
+    for pool, tail in zip(use.borrowed, use.taken, strict=True):
+        for page in pool:
+            mask |= 1 << page
+        if tail is not None:
+            mask |= 1 << tail
+    return mask
+
+
+def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, restored: int) -> Replicas:
+    """Replicas that an activation copies from or starts from: they stay until its last stage."""
+    if source is None or use is None:
+        return Replicas()
+    image = source.checkpoint.image_mask
+    pages = restored
+    for tail in use.copied:
+        pages |= 0 if tail is None else 1 << tail
+    return Replicas(
+        device_images=image & have.device_images,
+        host_images=image & have.host_images if use.image_from_host else 0,
+        device_pages=pages & have.device_pages,
+        host_pages=pages & ~have.device_pages & have.host_pages,
+    )
+
+
+def _released_arena(world: World, host_pages: int) -> tuple[Arena, int]:
+    """The arena and the bytes in use once extents without a living page are released."""
+    arena, used = world.arena, 0
+    for extent in world.extents:
+        if extent.mask & host_pages:
+            used += extent.size
+        else:
+            arena = arena.release(extent.offset, extent.size)
+    return arena, used
+
+
+def _place(world: World, target: Target, pages: int, arena: Arena) -> tuple[tuple[Extent, ...], int, int]:
+    """Place one extent per run of consecutive pages to be demoted: (extents, unplaceable bytes, wanted bytes)."""
+    extents: list[Extent] = []
+    unplaceable = wanted = 0
+    left = pages
+    for checkpoint in _deepest(target) if pages else ():
+        for number, pool in enumerate(checkpoint.pages):
+            for run in _runs(pool, left):
+                size = len(run) * world.geometry.pools[number].page_bytes
+                wanted += size
+                placed = arena.allocate(size)
+                if placed is None:
+                    unplaceable += size
+                else:
+                    extents.append(Extent(number, placed[0], size, run))
+                    arena = placed[1]
+        left &= ~checkpoint.page_mask
+    assert not left, "a demoted page belongs to no surviving checkpoint"
+    return tuple(extents), unplaceable, wanted
+
+
+def _deepest(target: Target) -> Iterable[Checkpoint]:
+    """The surviving checkpoints of changed owners, deepest first: a deeper one's pages contain the shallower's runs."""
+    for owner_id in sorted(target.outcomes):
+        yield from reversed(target.outcomes[owner_id].kept)
+
+
+def _runs(pages: tuple[LogicalPage, ...], wanted: int) -> list[tuple[LogicalPage, ...]]:
+    """Maximal runs of consecutive members of an address space that are wanted."""
+    runs: list[list[LogicalPage]] = []
+    open_run = False
+    for page in pages:
+        if wanted >> page & 1:
+            if not open_run:
+                runs.append([])
+            runs[-1].append(page)
+        open_run = bool(wanted >> page & 1)
+    return [tuple(run) for run in runs]
+
+
+def _demand(world: World, target: Target, use: SourceUse | None, restored: int) -> tuple[tuple[int, ...], Vector]:
+    """(promised growth, everything that the activation or capture takes on its axes)."""
+    geometry = world.geometry
+    none = (0,) * len(geometry.pools)
+    match target.demand:
+        case None:
+            return none, geometry.zero()
+        case Capture(device_image=device, host_image=host, tail_pages=tails):
+            return none, Vector(int(device), int(host), tails, 0)
+        case Activation(lifetime_pages=lifetime):
+            if use is None:
+                return lifetime, Vector(1, 0, lifetime, 0)
+            held = [len(pool) + (tail is not None) for pool, tail in zip(use.borrowed, use.taken, strict=True)]
+            growth = tuple(max(0, total - own) for total, own in zip(lifetime, held, strict=True))
+            brought = tuple((restored & pool.mask).bit_count() for pool in geometry.pools)
+            image = 0 if use.moves and not use.image_from_host else 1
+            pages = tuple(a + b for a, b in zip(growth, brought, strict=True))
+            return growth, Vector(image, 0, pages, 0)

@@ -1,0 +1,113 @@
+"""Machine work as plain numbers: what a plan does now, and what recovering a checkpoint would take later.
+
+Program enumerates; it never prices (context-cache COST, VAL-2). An operation is one contiguous copy (DEF-9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ninfer_core.contract.ids import LogicalPage, PageId
+from ninfer_core.program.ledger.geometry import Geometry
+from ninfer_core.program.ledger.objects import Checkpoint, Replicas
+from ninfer_core.program.planning.projection import Projection
+from ninfer_core.program.planning.target import Activation
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """A batch of copies of one stage and direction; an empty one costs nothing."""
+
+    operations: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Copies) -> Copies:
+        return Copies(self.operations + other.operations, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """suffix tokens computed behind base reused ones."""
+
+    base: int
+    suffix: int
+
+    @property
+    def attention_pairs(self) -> int:
+        """COST-3."""
+        return self.base * self.suffix + self.suffix * (self.suffix + 1) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class ImmediateWork:
+    """COST-1: ordered transfer phases, then the remaining prefill."""
+
+    to_host: Copies
+    to_device: Copies
+    on_device: Copies
+    prefill: Prefill
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One way to a checkpoint's state: restore from Host what is not on Device, then prefill."""
+
+    restore: Copies
+    prefill: Prefill
+
+
+Places = Callable[[LogicalPage], PageId]
+"""Where a page lies on Device: contiguous places make one operation."""
+
+
+def immediate(
+    geometry: Geometry, projection: Projection, demand: Activation | None, prompt_tokens: int, places: Places
+) -> ImmediateWork:
+    """What executing a projected target does, and what is left to prefill then."""
+    images = projection.demoted.host_images.bit_count()
+    to_host = Copies(images, images * geometry.image_bytes)
+    for extent in projection.extents:
+        pool = geometry.pools[extent.pool]
+        runs = _device_runs(extent.pages, places)
+        to_host += Copies(runs * pool.planes, extent.size)
+    to_device, on_device, base = Copies(), Copies(), 0
+    source = demand.source if demand is not None else None
+    use = projection.source
+    if source is not None and use is not None:
+        base = source.checkpoint.frontier
+        to_device = _fetch(geometry, source.checkpoint, projection.restored, use.image_from_host)
+        for number, tail in enumerate(use.copied):
+            if tail is not None:
+                pool = geometry.pools[number]
+                on_device += Copies(pool.planes, pool.page_bytes)
+    return ImmediateWork(to_host, to_device, on_device, Prefill(base, max(0, prompt_tokens - base)))
+
+
+def _device_runs(pages: Sequence[LogicalPage], places: Places) -> int:
+    at = [places(page) for page in pages]
+    return sum(1 for i, place in enumerate(at) if i == 0 or place != at[i - 1] + 1)
+
+
+def _fetch(geometry: Geometry, checkpoint: Checkpoint, pages: int, image: bool) -> Copies:
+    """Copies that bring the given pages, and the image, of a checkpoint to Device."""
+    copies = Copies(1, geometry.image_bytes) if image else Copies()
+    for pool, held in zip(geometry.pools, checkpoint.pages, strict=True):
+        wanted = [bool(pages >> page & 1) for page in held]
+        runs = sum(1 for i, want in enumerate(wanted) if want and (i == 0 or not wanted[i - 1]))
+        copies += Copies(runs * pool.planes, sum(wanted) * pool.page_bytes)
+    return copies
+
+
+def recipes(geometry: Geometry, frontier: int, kept: Iterable[Checkpoint], replicas: Replicas) -> tuple[Recipe, ...]:
+    """Every supported way to the state at frontier when the given checkpoints of its path survive with the given
+    replicas (DEF-11): from root, or from each survivor at or below it. Never empty; the runner takes the cheapest.
+    """
+    ways = [Recipe(Copies(), Prefill(0, frontier))]
+    for checkpoint in kept:
+        if checkpoint.frontier <= frontier:
+            missing = checkpoint.page_mask & ~replicas.device_pages
+            image = not checkpoint.image_mask & replicas.device_images
+            restore = _fetch(geometry, checkpoint, missing, image)
+            ways.append(Recipe(restore, Prefill(checkpoint.frontier, frontier - checkpoint.frontier)))
+    return tuple(ways)

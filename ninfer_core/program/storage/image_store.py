@@ -1,0 +1,97 @@
+"""ImageStore: the memory of all StateImages, Device pool and Host pool (context-cache ST-1, ST-2).
+
+It knows where an image's replicas lie and copies whole images. Which images live is the ledger's business.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ninfer_core.contract.ids import Generation, ImageId, SlotId
+from ninfer_core.kernels.planes import StatePlanes
+from ninfer_core.models.layout import ModelLayout
+from ninfer_core.program.storage.slots import Slots
+
+_ALIGN = 64
+"""Bytes: every plane of an image starts on a cache line."""
+
+
+class ImageStore:
+    """Layout of one slot: for every GDN layer its recurrent state (fp32), then for every GDN layer its convolution
+    history (model dtype), then the final hidden row. Copying an image is one contiguous operation (DEF-9).
+
+    Device slots are one pool, not paired with lanes. Host memory is pinned when the device is not the CPU.
+    """
+
+    def __init__(self, layout: ModelLayout, device_slots: int, host_slots: int, device: torch.device) -> None:
+        planes: list[tuple[torch.dtype, tuple[int, ...]]] = [
+            *[(torch.float32, layout.recurrent_shape)] * layout.gdn_layers,
+            *[(layout.dtype, layout.conv_shape)] * layout.gdn_layers,
+            (layout.dtype, (layout.hidden_size,)),
+        ]
+        offsets, end = [], 0
+        for dtype, shape in planes:
+            offsets.append(end)
+            end += -(-math.prod(shape) * dtype.itemsize // _ALIGN) * _ALIGN
+        self.image_bytes = end
+        # Zeros, so that the gaps between planes compare equal; memory that is never touched costs nothing.
+        self._device = torch.zeros((device_slots, end), dtype=torch.uint8, device=device)
+        self._host = torch.zeros((host_slots, end), dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self._layout = [(offset, dtype, shape) for offset, (dtype, shape) in zip(offsets, planes, strict=True)]
+        views = [self._view(*plane) for plane in self._layout]
+        n = layout.gdn_layers
+        self.planes = StatePlanes(recurrent=tuple(views[:n]), conv=tuple(views[n : 2 * n]), hidden=views[-1])
+        self.device_slots: Slots[ImageId] = Slots(device_slots)
+        self.host_slots: Slots[ImageId] = Slots(host_slots)
+        self._generations: dict[ImageId, int] = {}
+
+    def _view(self, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+        size = math.prod(shape) * dtype.itemsize
+        return self._device[:, offset : offset + size].view(dtype).view(-1, *shape)
+
+    # --- look-ups: valid until the image's placement changes ------------------------------------------------------
+    def slot(self, image: ImageId) -> SlotId:
+        """The Device slot of an image. Raises KeyError when it has no Device replica."""
+        return SlotId(self.device_slots.of(image))
+
+    def generation(self, image: ImageId) -> Generation:
+        """Advances whenever the id is given to a new image."""
+        return Generation(self._generations.get(image, 0))
+
+    def bytes_of(self, image: ImageId) -> Tensor:
+        """[image_bytes] uint8 of any replica, Device first. A view."""
+        if image in self.device_slots:
+            return self._device[self.device_slots.of(image)]
+        return self._host[self.host_slots.of(image)]
+
+    def finite(self, row: Tensor) -> bool:
+        """Whether every number of an image, given as [image_bytes] uint8, is finite."""
+        return all(
+            bool(torch.isfinite(row[offset : offset + math.prod(shape) * dtype.itemsize].view(dtype)).all())
+            for offset, dtype, shape in self._layout
+        )
+
+    # --- placement ------------------------------------------------------------------------------------------------
+    def born(self, image: ImageId) -> None:
+        """The id means a new image from now on."""
+        self._generations[image] = self._generations.get(image, 0) + 1
+
+    def copy_to_host(self, image: ImageId) -> None:
+        """Demote: fill the image's Host slot from its Device slot."""
+        self.snapshot(image, image)
+
+    def snapshot(self, source: ImageId, destination: ImageId) -> None:
+        """Fill destination's Host slot from source's Device slot."""
+        self._host[self.host_slots.of(destination)].copy_(self._device[self.device_slots.of(source)])
+
+    def copy_to_device(self, source: ImageId, destination: ImageId) -> None:
+        """Restore: fill destination's Device slot from source's Host slot (often the same image)."""
+        self._device[self.device_slots.of(destination)].copy_(self._host[self.host_slots.of(source)])
+
+    @staticmethod
+    def bytes_per_image(layout: ModelLayout) -> int:
+        """Bytes of one StateImage, without building a pool."""
+        return ImageStore(layout, 0, 0, torch.device("meta")).image_bytes

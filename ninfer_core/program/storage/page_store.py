@@ -1,0 +1,194 @@
+"""PageStore: the memory of one typed KV pool: Device pages, and its part of the Host arena (context-cache KV-1..KV-7).
+
+It knows where a logical page's replicas lie, what content epoch they hold and how many tokens of it, and copies pages.
+Which pages live is the ledger's business.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage, PageId
+from ninfer_core.kernels.planes import KvPlanes
+from ninfer_core.models.layout import ModelLayout
+from ninfer_core.program.ledger.objects import Extent
+
+
+def pages_for(tokens: int) -> int:
+    """Pages that tokens tokens need."""
+    return -(-tokens // PAGE_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a replica holds: the page's content epoch, and its first `coverage` tokens."""
+
+    epoch: int
+    coverage: int
+
+    def serves(self, wanted: Content) -> bool:
+        """Whether a replica with this content can stand for a page with the wanted one (KV-7)."""
+        return self.epoch == wanted.epoch and self.coverage >= wanted.coverage
+
+
+@dataclass(slots=True)
+class _Page:
+    content: Content
+    device: PageId | None = None
+    host: tuple[Extent, int] | None = None
+    host_content: Content | None = None
+
+
+class PageStore:
+    """One pool. `planes` are what kernels see; a Host extent holds, plane by plane, its pages side by side."""
+
+    def __init__(self, layout: ModelLayout, pages: int, arena: Tensor, device: torch.device) -> None:
+        shape = (pages, PAGE_SIZE, *layout.kv_shape)
+
+        def planes() -> tuple[Tensor, ...]:
+            return tuple(torch.empty(shape, dtype=layout.dtype, device=device) for _ in range(layout.attention_layers))
+
+        self.planes = KvPlanes(keys=planes(), values=planes())
+        self._flat = [plane.view(pages, -1).view(torch.uint8) for plane in (*self.planes.keys, *self.planes.values)]
+        self._arena = arena
+        self.plane_bytes = self._flat[0].shape[1] if self._flat else 0
+        self.page_bytes = self.plane_bytes * len(self._flat)
+        self._free = (1 << pages) - 1
+        self._pages: dict[LogicalPage, _Page] = {}
+        self._epoch = 0
+
+    # --- look-ups: valid until the page's placement changes -------------------------------------------------------
+    def device_page(self, page: LogicalPage) -> PageId:
+        """The Device page of a logical page. Raises KeyError when it has no Device replica."""
+        place = self._pages[page].device
+        if place is None:
+            raise KeyError(page)
+        return place
+
+    def content(self, page: LogicalPage) -> Content:
+        return self._pages[page].content
+
+    def host_content(self, page: LogicalPage) -> Content | None:
+        """What the Host replica holds; None without one."""
+        return self._pages[page].host_content
+
+    def on_device(self) -> set[LogicalPage]:
+        return {page for page, state in self._pages.items() if state.device is not None}
+
+    def on_host(self) -> set[LogicalPage]:
+        return {page for page, state in self._pages.items() if state.host is not None}
+
+    def bytes_of(self, page: LogicalPage, tokens: int) -> list[Tensor]:
+        """The first tokens tokens of every plane, from any replica that covers them, Device first. Views."""
+        state = self._pages[page]
+        size = self.plane_bytes // PAGE_SIZE * tokens
+        if state.device is not None:
+            return [plane[state.device, :size] for plane in self._flat]
+        assert state.host is not None
+        return [self._host(state.host, number)[:size] for number in range(len(self._flat))]
+
+    # --- placement ------------------------------------------------------------------------------------------------
+    def born(self, page: LogicalPage) -> None:
+        """The id means a new, empty page from now on."""
+        self._epoch += 1
+        self._pages[page] = _Page(Content(self._epoch, 0))
+
+    def place(self, page: LogicalPage, behind: LogicalPage | None) -> PageId:
+        """Give a page a Device place, beside the one before it where possible: a run needs no gather.
+
+        Raises:
+            RuntimeError: no place is free: the caller's capacity check was wrong.
+        """
+        if not self._free:
+            raise RuntimeError("no Device page behind a passed capacity check")
+        before = self._pages[behind].device if behind is not None and behind in self._pages else None
+        place = before + 1 if before is not None and self._free >> (before + 1) & 1 else _longest_run(self._free)
+        self._free &= ~(1 << place)
+        self._pages[page].device = PageId(place)
+        return PageId(place)
+
+    def drop_device(self, page: LogicalPage) -> None:
+        state = self._pages[page]
+        if state.device is None:
+            raise KeyError(page)
+        self._free |= 1 << state.device
+        state.device = None
+
+    def drop_host(self, page: LogicalPage) -> None:
+        self._pages[page].host = self._pages[page].host_content = None
+
+    def died(self, page: LogicalPage) -> None:
+        """No replica is left and nobody needs the page."""
+        del self._pages[page]
+
+    def cover(self, page: LogicalPage, tokens: int) -> None:
+        """The page's one writer has filled it up to tokens."""
+        state = self._pages[page]
+        state.content = Content(state.content.epoch, tokens)
+
+    def rewind(self, page: LogicalPage, tokens: int) -> None:
+        """The writer goes back to tokens and will write other content behind: a new epoch (KV-7)."""
+        self._epoch += 1
+        self._pages[page].content = Content(self._epoch, tokens)
+
+    # --- copies ---------------------------------------------------------------------------------------------------
+    def copy_to_host(self, extent: Extent) -> None:
+        """Fill an extent from the Device replicas of its pages; they become Host replicas with `publish`."""
+        for number, plane in enumerate(self._flat):
+            for i, page in enumerate(extent.pages):
+                self._host((extent, i), number).copy_(plane[self.device_page(page)])
+
+    def publish(self, extent: Extent) -> None:
+        """The extent's bytes are complete: its pages have Host replicas of their present content."""
+        for i, page in enumerate(extent.pages):
+            state = self._pages[page]
+            state.host, state.host_content = (extent, i), state.content
+
+    def copy_to_device(self, source: LogicalPage, destination: LogicalPage) -> None:
+        """Fill destination's Device place from source's Host replica (often the same page).
+
+        Raises:
+            RuntimeError: the Host replica is of another epoch, or does not cover the page.
+        """
+        state = self._pages[source]
+        held = state.host_content
+        if state.host is None or held is None or not held.serves(state.content):
+            raise RuntimeError(f"the Host replica of page {source} does not hold its content")
+        for number, plane in enumerate(self._flat):
+            plane[self.device_page(destination)].copy_(self._host(state.host, number))
+        if destination != source:
+            self.cover(destination, state.content.coverage)
+
+    def copy_tail(self, source: LogicalPage, destination: LogicalPage, tokens: int) -> None:
+        """COW of one page: the first tokens tokens of source become destination's content."""
+        size = self.plane_bytes // PAGE_SIZE * tokens
+        for number, part in enumerate(self.bytes_of(source, tokens)):
+            self._flat[number][self.device_page(destination), :size].copy_(part)
+        self.cover(destination, tokens)
+
+    @staticmethod
+    def bytes_per_page(layout: ModelLayout) -> int:
+        """Bytes of one page over all attention layers, keys and values."""
+        heads, width = layout.kv_shape
+        return 2 * layout.attention_layers * PAGE_SIZE * heads * width * layout.dtype.itemsize
+
+    def _host(self, where: tuple[Extent, int], plane: int) -> Tensor:
+        extent, index = where
+        begin = extent.offset + (plane * len(extent.pages) + index) * self.plane_bytes
+        return self._arena[begin : begin + self.plane_bytes]
+
+
+def _longest_run(pages: int) -> int:
+    """Where the longest run of a non-empty set begins, the lowest of equals."""
+    runs = re.finditer("1+", f"{pages:b}"[::-1])
+    return max(runs, key=lambda run: run.end() - run.start()).start()
+
+
+def runs(pages: Sequence[int]) -> int:
+    """Into how many runs of consecutive numbers a sequence falls: the copies that it takes (DEF-9)."""
+    return sum(1 for i, page in enumerate(pages) if i == 0 or page != pages[i - 1] + 1)

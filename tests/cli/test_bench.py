@@ -1,0 +1,77 @@
+"""`ninfer bench`: rows, forms, mistakes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from ninfer_cli.benchmark.plan import BenchTest, parse_batches, parse_tests
+from ninfer_cli.benchmark.report import formatted, row_object
+from ninfer_cli.benchmark.sample import summary
+from tests.support.ninfer_process import Ninfer
+
+
+def test_json_rows_have_the_documented_form(ninfer: Ninfer) -> None:
+    done = ninfer("bench", "-q", "-r", "2", "-o", "json", "-b", "1,2", "pp8", "tg4")
+    rows = json.loads(done.stdout)
+    assert done.returncode == 0 and done.stderr == ""
+    assert [(row["test"], row["settings"]["batch"]) for row in rows] == [("pp8", 1), ("pp8", 2), ("tg4", 1), ("tg4", 2)]
+    for row in rows:
+        assert list(row) == [
+            "test",
+            "tokens_per_s",
+            "ttft_ms",
+            "reused_tokens",
+            "prefill_tokens",
+            "settings",
+            "machine",
+        ]
+        assert list(row["tokens_per_s"]) == list(row["ttft_ms"]) == ["mean", "std", "samples"]
+        assert len(row["tokens_per_s"]["samples"]) == 2 and row["settings"]["peak_rss_bytes"] > 0
+        assert row["machine"]["torch"] and row["settings"]["dtype"] == "float32"
+    assert [row["prefill_tokens"] for row in rows] == [8, 16, 1, 2]
+    assert rows[3]["tokens_per_s"]["mean"] == pytest.approx(2 * 31.24)
+
+
+def test_other_forms(ninfer: Ninfer) -> None:
+    assert ninfer("bench", "-q", "-r", "1", "tg4").stdout.startswith("| implementation | test ")
+    lines = ninfer("bench", "-q", "-r", "1", "-o", "jsonl", "tg4", "pp4").stdout.splitlines()
+    assert [json.loads(line)["test"] for line in lines] == ["tg4", "pp4"]
+    table = list(csv.DictReader(io.StringIO(ninfer("bench", "-q", "-r", "1", "-o", "csv", "tg4").stdout)))
+    assert table[0]["test"] == "tg4" and table[0]["model"] == "fake"
+
+
+def test_ratio_is_ninfers_over_the_others() -> None:
+    def row(name: str, rate: float) -> dict[str, object]:
+        return row_object("pp8", summary([rate]), None, (0, 8), {"implementation": name, "batch": 1}, {})
+
+    text = formatted([row("ninfer", 30.0), row("transformers", 20.0)], "md")
+    assert "1.50" in text.splitlines()[2] and "1.50" not in text.splitlines()[3]
+
+
+def test_plan() -> None:
+    assert parse_tests(["pp512@d4096"], [2]) == [BenchTest("pp", 512, 4096, 2)]
+    assert BenchTest("pp", 512, 4096, 1).prompt_tokens == 4608 and BenchTest("tg", 128, 0, 1).prompt_tokens == 1
+    assert parse_batches("1,2,4") == [1, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pp"], "'pp' is no test"),
+        (["-b", "0"], "--batch"),
+        (["-b", "9"], "--batch"),
+        (["-r", "0"], "--repetitions"),
+        (["-o", "xml"], "--output"),
+        (["--compare", "vllm"], "--compare"),
+        (["--random", "3b"], "there is no shape '3b'"),
+        (["--random", "tiny", "-m", "x"], "exclude"),
+    ],
+)
+def test_mistakes_are_one_line(ninfer: Ninfer, arguments: list[str], says: str) -> None:
+    done = ninfer("bench", "-q", *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert done.stderr.startswith("ninfer: ") and says in done.stderr

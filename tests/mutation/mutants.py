@@ -1,0 +1,292 @@
+"""Named mutants of the physical authority: each is one plausible mistake, and the suite must notice every one.
+
+python -m tests.mutation.mutants            run all (in a temporary copy of the repository)
+python -m tests.mutation.mutants NAME ...   run some
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITES = {
+    "p": "tests/program/test_program.py",
+    "j": "tests/program/test_projection.py",
+    "h": "tests/program/test_histories.py",
+    "x": "tests/program/test_exactness.py",
+    "s": "tests/program/test_session_file.py",
+}
+
+
+class Mutant(NamedTuple):
+    """In `file` the text `old` becomes `new`; the suites named by the letters of `killers` are tried in order."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    killers: str = "pjh"
+
+
+PLAN, TRAN, STORE = "program/planning/", "program/transactions/", "program/storage/"
+MUTANTS = (
+    Mutant(
+        "release before publish",
+        PLAN + "projection.py",
+        "released = leaving.without(copying).without(in_use)",
+        "released = leaving.without(in_use)",
+    ),
+    Mutant(
+        "source released before its copies",
+        PLAN + "projection.py",
+        "released = leaving.without(copying).without(in_use)",
+        "released = leaving.without(copying)",
+    ),
+    Mutant(
+        "additive reclaim",
+        PLAN + "projection.py",
+        "pages |= needed_pages\n        wants",
+        "pages ^= needed_pages\n        wants",
+    ),
+    Mutant(
+        "double charge of a borrowed page",
+        PLAN + "projection.py",
+        "len(pool) + (tail is not None) for pool",
+        "0 * len(pool) + (tail is not None) for pool",
+    ),
+    Mutant(
+        "a moved image is charged again",
+        PLAN + "projection.py",
+        "image = 0 if use.moves and not use.image_from_host else 1",
+        "image = 1",
+    ),
+    Mutant(
+        "a restored image is not charged",
+        PLAN + "projection.py",
+        "image = 0 if use.moves and not use.image_from_host else 1",
+        "image = 0 if use.moves else 1",
+    ),
+    Mutant(
+        "restored pages are not charged",
+        PLAN + "projection.py",
+        "pages = tuple(a + b for a, b in zip(growth, brought, strict=True))",
+        "pages = growth",
+    ),
+    Mutant(
+        "growth is not reserved",
+        PLAN + "projection.py",
+        "growth = tuple(max(0, total - own) for total, own in zip(lifetime, held, strict=True))",
+        "growth = tuple(min(1, max(0, total - own)) for total, own in zip(lifetime, held, strict=True))",
+    ),
+    Mutant("move although a survivor needs it", PLAN + "projection.py", "not images & checkpoint.image_mask", "True"),
+    Mutant(
+        "COW skipped",
+        PLAN + "projection.py",
+        "kept = tail is not None and bool(pages >> tail & 1)",
+        "kept = False",
+        "hx",
+    ),
+    Mutant("only the first peak is looked at", PLAN + "projection.py", "first.most(second)", "first"),
+    Mutant("only the last peak is looked at", PLAN + "projection.py", "first.most(second)", "second"),
+    Mutant("free bytes taken for a hole", PLAN + "projection.py", "unplaceable += size", "unplaceable += 0"),
+    Mutant(
+        "an extent dies with its first page",
+        PLAN + "projection.py",
+        "if extent.mask & host_pages:",
+        "if not extent.mask & ~host_pages:",
+    ),
+    Mutant(
+        "stale plan started", "program/program.py", "plan.revision != self.revision or project", "False and project"
+    ),
+    Mutant("plan used twice", "program/program.py", "work = self._works.pop(plan)", "work = self._works[plan]"),
+    Mutant(
+        "two transitions at once",
+        "program/program.py",
+        "if self._open is not None:\n            return self",
+        "if False:\n            return self",
+    ),
+    Mutant(
+        "revision not advanced at commit",
+        TRAN + "running.py",
+        "self._publish(world.advanced())\n        self._physical.settle",
+        "self._publish(world)\n        self._physical.settle",
+    ),
+    Mutant(
+        "revision not advanced at publication",
+        TRAN + "publish.py",
+        "self._physical.publish(world.advanced())\n",
+        "self._physical.publish(world)\n",
+    ),
+    Mutant(
+        "destinations kept after an abort",
+        TRAN + "running.py",
+        "physical.forget_ids(self._images, self._pages)",
+        "pass",
+    ),
+    Mutant(
+        "reservation kept after an abort",
+        TRAN + "running.py",
+        "world = replace(world, held=world.geometry.zero())",
+        "pass",
+    ),
+    Mutant(
+        "arena span lost by an abort",
+        TRAN + "running.py",
+        "arena = arena.release(extent.offset, extent.size)\n            world",
+        "pass\n            world",
+    ),
+    Mutant(
+        "cancel between phases ignored",
+        TRAN + "running.py",
+        '        if self._cancelled:\n            self._abort("cancelled")\n            return True',
+        "        if False:\n            return True",
+    ),
+    Mutant(
+        "consumed source deleted at once", TRAN + "running.py", "(*source.lineage, source.checkpoint)", "source.lineage"
+    ),
+    Mutant(
+        "what an abort deleted is not told",
+        TRAN + "running.py",
+        "refs - {summary.ref for summary in now}",
+        "frozenset()",
+    ),
+    Mutant(
+        "demoted replica stays on Device",
+        TRAN + "running.py",
+        "there.with_only(there.replicas.without(projection.replaced))",
+        "there",
+    ),
+    Mutant(
+        "tail copied one token short",
+        TRAN + "publish.py",
+        "armed.frontier % PAGE_SIZE)",
+        "armed.frontier % PAGE_SIZE - 1)",
+        "phx",
+    ),
+    Mutant(
+        "captured pages stay writable",
+        TRAN + "publish.py",
+        "writable=lane.writable & ~checkpoint.page_mask,\n            room_images",
+        "writable=lane.writable,\n            room_images",
+    ),
+    Mutant("fork never settles", "program/execution/passes.py", "self._publisher.settle_fork(sequence)", "pass", "phx"),
+    Mutant(
+        "fork reads its own empty slot",
+        "program/execution/passes.py",
+        "images.slot(lane.image if lane.reads is None else lane.reads),\n            write_slot",
+        "images.slot(lane.image),\n            write_slot",
+        "phx",
+    ),
+    Mutant(
+        "fork writes the source's slot",
+        "program/execution/passes.py",
+        "write_slot=images.slot(lane.image)",
+        "write_slot=images.slot(lane.image if lane.reads is None else lane.reads)",
+        "phx",
+    ),
+    Mutant(
+        "taps are not cut",
+        "program/execution/passes.py",
+        "cuts=tuple(sorted((*taps, *plain), key=lambda cut: cut.offset)),",
+        "cuts=tuple(plain),",
+        "px",
+    ),
+    Mutant(
+        "rejected rows go on",
+        "program/execution/passes.py",
+        "if row.handle.id not in accepted or row.error is not None:",
+        "if row.error is not None:",
+    ),
+    Mutant(
+        "truncate gives the promise away",
+        STORE + "physical.py",
+        "lane.promised[pool] + len(gone)",
+        "lane.promised[pool]",
+    ),
+    Mutant(
+        "Host replica of an old epoch serves",
+        STORE + "page_store.py",
+        "self.epoch == wanted.epoch and self.coverage >= wanted.coverage",
+        "True",
+        "p",
+    ),
+    Mutant(
+        "a prefix of another prompt matches",
+        "program/identity.py",
+        "prompt.tokens.startswith(self.tokens)",
+        "len(prompt.tokens) >= len(self.tokens)",
+    ),
+    Mutant(
+        "execution frontiers are not compared",
+        "program/identity.py",
+        "and self.cuts == tuple(cut for cut in prompt.cuts if cut <= self.frontier)",
+        "and True",
+    ),
+    Mutant(
+        "tensor checksums are not checked",
+        "program/session_file.py",
+        "if checksum(tensor) != expected:",
+        "if False:",
+        "s",
+    ),
+    Mutant(
+        "another model's state is taken",
+        "program/snapshot.py",
+        'if content.header.get("model") != facts(self._model):',
+        "if False:",
+        "s",
+    ),
+    Mutant(
+        "session written in place",
+        "program/session_file.py",
+        "save_file(tensors, temporary, metadata=metadata)",
+        "save_file(tensors, path, metadata=metadata); save_file(tensors, temporary, metadata=metadata)",
+        "s",
+    ),
+    Mutant(
+        "infinite state is taken", "program/snapshot.py", "if not self._physical.images.finite(row):", "if False:", "s"
+    ),
+)
+
+
+def killed_by(mutant: Mutant, copy: Path) -> str | None:
+    """The suite that notices the mutant, or None when it survives."""
+    target = copy / "ninfer_core" / mutant.file
+    text = target.read_text(encoding="utf-8")
+    assert text.count(mutant.old) >= 1, f"{mutant.name}: the code has changed, rewrite this mutant"
+    target.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        for letter in mutant.killers:
+            command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", SUITES[letter]]
+            done = subprocess.run(command, cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True)
+            if done.returncode:
+                return SUITES[letter]
+    finally:
+        target.write_text(text, encoding="utf-8")
+    return None
+
+
+def main() -> int:
+    chosen = [m for m in MUTANTS if not sys.argv[1:] or m.name in sys.argv[1:]]
+    survivors = 0
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        for part in ("ninfer_core", "tests"):
+            shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        for mutant in chosen:
+            suite = killed_by(mutant, copy)
+            survivors += suite is None
+            print(f"{'SURVIVES' if suite is None else 'killed':9} {mutant.name}  {suite or ''}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} mutants killed")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

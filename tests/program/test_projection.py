@@ -1,0 +1,197 @@
+"""Projection against the brute ledger, on random portfolios with aliases, Host geometry and tight capacities."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, ImageId, LogicalPage, OwnerId
+from ninfer_core.contract.statistics import SourceKind
+from ninfer_core.program.ledger.arena import Arena
+from ninfer_core.program.ledger.bits import lowest_clear, mask_of, members
+from ninfer_core.program.ledger.geometry import Geometry, Vector
+from ninfer_core.program.ledger.objects import Checkpoint, Extent, Lane, Owner, Replicas, Role
+from ninfer_core.program.ledger.world import World
+from ninfer_core.program.planning.outcome import identity, successors
+from ninfer_core.program.planning.projection import project
+from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
+from tests.program.brute_ledger import Replay
+
+PAGE_BYTES = (100, 60)
+
+
+class Maker:
+    """Builds a random legal world: owners that fork from one another, some replicas on Host, a fragmented arena."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        rng = self.rng
+        capacity = Vector(rng.randint(3, 9), rng.randint(0, 5), (rng.randint(6, 24), rng.randint(6, 24)), 0)
+        capacity = Vector(capacity.device_images, capacity.host_images, capacity.pages, rng.choice([0, 900, 2000]))
+        self.geometry = Geometry.of(capacity, PAGE_BYTES, (2, 1), 1000)
+        self.owners: dict[OwnerId, Owner] = {}
+        self.images = self.pages = 0
+        self.refs = 0
+        for number in range(rng.randint(1, 5)):
+            self.add_owner(OwnerId(number), active=number == 0 and rng.random() < 0.5)
+        self.world = self.settle()
+
+    def new_image(self) -> ImageId | None:
+        found = lowest_clear(self.images, self.geometry.image_ids)
+        if found < 0 or self.images.bit_count() >= self.geometry.capacity.device_images:
+            return None
+        self.images |= 1 << found
+        return ImageId(found)
+
+    def new_pages(self, pool: int, count: int) -> tuple[LogicalPage, ...] | None:
+        found = []
+        for _ in range(count):
+            p = self.geometry.pools[pool]
+            page = lowest_clear(self.pages, p.mask)
+            if page < 0 or (self.pages & p.mask).bit_count() >= p.device_pages:
+                return None
+            self.pages |= 1 << page
+            found.append(LogicalPage(page))
+        return tuple(found)
+
+    def add_owner(self, owner: OwnerId, active: bool) -> None:
+        rng, images, pages = self.rng, self.images, self.pages
+        base: tuple[tuple[LogicalPage, ...], ...] = ((), ())
+        others = [c for o in self.owners.values() for c in o.checkpoints]
+        checkpoints: list[Checkpoint] = []
+        frontier = 0
+        if others and rng.random() < 0.6:
+            parent = rng.choice(others)
+            full = parent.frontier // PAGE_SIZE
+            base, frontier = tuple(pool[:full] for pool in parent.pages), full * PAGE_SIZE
+            if rng.random() < 0.4:
+                checkpoints.append(Checkpoint(self.ref(), parent.kind, parent.frontier, parent.image, parent.pages))
+                frontier = parent.frontier
+        for _ in range(rng.randint(0 if active or checkpoints else 1, 2)):
+            frontier += rng.choice([1, 30, 64, 65, 128]) if rng.random() < 0.7 else (-frontier) % 64 or 64
+            image, grown = self.new_image(), []
+            for pool in range(2):
+                need = -(-frontier // PAGE_SIZE) - len(base[pool])
+                grown.append(self.new_pages(pool, need))
+            if image is None or any(g is None for g in grown):
+                self.images, self.pages = images, pages
+                return
+            held = tuple(base[i] + grown[i] for i in range(2))
+            checkpoints.append(Checkpoint(self.ref(), SourceKind.LONG_ANCHOR, frontier, image, held))
+            base = tuple(pool[: frontier // PAGE_SIZE] for pool in held)
+        lane = None
+        if active:
+            image, tail = self.new_image(), self.new_pages(0, 1)
+            if image is None or tail is None:
+                self.images, self.pages = images, pages
+                return
+            lane = Lane(image, None, (base[0] + tail, base[1]), 1 << tail[0], (rng.randint(0, 2), 0))
+        if checkpoints or lane:
+            role = Role.ACTIVE if lane else Role.PRIVATE
+            self.owners[owner] = Owner(owner, role, tuple(sorted(checkpoints, key=lambda c: c.frontier)), lane)
+
+    def ref(self) -> CheckpointRef:
+        self.refs += 1
+        return CheckpointRef(self.refs)
+
+    def settle(self) -> World:
+        """Put a random part on Host, some of it twice."""
+        rng, world = self.rng, World.empty(self.geometry)
+        for owner in self.owners.values():
+            world = world.with_owner(owner)
+        images = mask_of(i for o in self.owners.values() for i in members(o.needs_images))
+        pages = mask_of(p for o in self.owners.values() for p in members(o.needs_pages))
+        busy_images = mask_of(i for o in self.owners.values() for i in members(o.device_needs[0]))
+        busy_pages = mask_of(p for o in self.owners.values() for p in members(o.device_needs[1]))
+        device_images, host_images, device_pages, host_pages = images, 0, pages, 0
+        for image in members(images):
+            if rng.random() < 0.4 and host_images.bit_count() < self.geometry.capacity.host_images:
+                host_images |= 1 << image
+                if rng.random() < 0.7 and not busy_images >> image & 1:
+                    device_images &= ~(1 << image)
+        arena, extents = Arena.empty(self.geometry.capacity.host_bytes), []
+        for owner in self.owners.values():
+            for checkpoint in owner.checkpoints:
+                for number, pool in enumerate(checkpoint.pages):
+                    run = tuple(p for p in pool[rng.randint(0, 2) :] if not host_pages >> p & 1)[: rng.randint(1, 3)]
+                    indices = [pool.index(p) for p in run]
+                    if not run or rng.random() < 0.5 or indices != list(range(indices[0], indices[0] + len(run))):
+                        continue
+                    size = len(run) * PAGE_BYTES[number]
+                    placed = arena.allocate(size)
+                    if placed is None:
+                        continue
+                    arena = placed[1]
+                    extents.append(Extent(number, placed[0], size, run))
+                    host_pages |= mask_of(run)
+                    for page in run:
+                        if rng.random() < 0.7 and not busy_pages >> page & 1:
+                            device_pages &= ~(1 << page)
+        for extent in list(extents):
+            if rng.random() < 0.2 and not extent.mask & ~device_pages:
+                extents.remove(extent)
+                host_pages &= ~extent.mask
+                arena = arena.release(extent.offset, extent.size)
+        replicas = Replicas(device_images, host_images, device_pages, host_pages)
+        return World(self.geometry, world.owners, replicas, tuple(extents), arena, self.geometry.zero(), world.revision)
+
+    def target(self) -> Target:
+        rng, world = self.rng, self.world
+        private = [o for o in world.owners.values() if o.role is not Role.ACTIVE and o.checkpoints]
+        active = [o for o in world.owners.values() if o.lane is not None]
+        source = None
+        demand: Activation | Capture | None = None
+        if private and rng.random() < 0.6:
+            owner = rng.choice(private)
+            at = rng.randrange(len(owner.checkpoints))
+            mode = rng.choice(list(SourceMode))
+            lineage = owner.checkpoints[: at + rng.randint(0, 1)] if mode is SourceMode.CONSUME else ()
+            source = Source(owner.id, owner.checkpoints[at], mode, lineage)
+        if source is not None or rng.random() < 0.4:
+            have = len(source.checkpoint.pages[0]) if source else 0
+            total = have + rng.randint(0, 8)
+            demand = Activation(source, (total, total))
+        elif active and rng.random() < 0.7:
+            device = rng.random() < 0.5
+            demand = Capture(active[0].id, device, not device, (rng.randint(0, 1), rng.randint(0, 1)))
+        outcomes = {}
+        for owner in private:
+            if source is not None and owner.id == source.owner:
+                continue
+            outcome = identity(owner, world.replicas)
+            for _ in range(rng.randint(0, 4)):
+                steps = list(successors(outcome))
+                if not steps:
+                    break
+                outcome = rng.choice(steps).outcome
+            if outcome != identity(owner, world.replicas):
+                outcomes[owner.id] = outcome
+        return Target(demand, outcomes)
+
+
+@pytest.mark.req("CAP-4", "CAP-6", "CAP-7", "CAP-8", "CAP-9", "TGT-3", "INV-3", "INV-4", "INV-5", "DEF-8", "DEF-10")
+@settings(deadline=None, max_examples=600)
+@given(st.integers(0, 2**40))
+def test_projection_equals_the_brute_ledger(seed: int) -> None:
+    maker = Maker(seed)
+    world, target = maker.world, maker.target()
+    replay, projection = Replay(world, target), project(world, target)
+    assert projection.feasible == replay.fits()
+    peak = projection.peaks[0].most(projection.peaks[1])
+    assert peak.device_images == replay.peak["device_images"]
+    assert peak.host_images == replay.peak["host_images"]
+    assert peak.pages == (replay.peak["pages", 0], replay.peak["pages", 1])
+    if not projection.unplaceable:
+        assert peak.host_bytes == replay.peak["host_bytes"]
+    if projection.source is not None:
+        assert projection.source.moves == replay.moved
+    final = projection.final
+    assert set(members(final.device_pages)) <= replay.device_pages
+    for owner in world.owners.values():
+        if owner.id in target.outcomes:
+            for checkpoint in target.outcomes[owner.id].kept:
+                assert final.images & checkpoint.image_mask, "a surviving checkpoint keeps its image (RET-1, CKP-5)"
+                assert not checkpoint.page_mask & ~final.pages, "and every page"

@@ -28,6 +28,14 @@ class Vector:
             self.host_bytes + other.host_bytes,
         )
 
+    def __sub__(self, other: Vector) -> Vector:
+        return Vector(
+            self.device_images - other.device_images,
+            self.host_images - other.host_images,
+            tuple(a - b for a, b in zip(self.pages, other.pages, strict=True)),
+            self.host_bytes - other.host_bytes,
+        )
+
     def excess(self, capacity: Vector) -> Vector:
         """Per axis by how much this is above capacity, at least 0."""
         return Vector(

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
 from ninfer_core.program.ledger.arena import Arena
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import Checkpoint, Extent, Owner, Replicas
+from ninfer_core.program.ledger.objects import Checkpoint, Extent, Replicas
 from ninfer_core.program.ledger.world import World, measure
 from ninfer_core.program.planning.outcome import Outcome, identity
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
@@ -141,16 +141,12 @@ def _survivors(world: World, target: Target, source: Source | None) -> tuple[int
         if source is not None and owner.id == source.owner and source.mode is SourceMode.CONSUME:
             outcome = _lineage(source, world.replicas)
         else:
-            outcome = target.outcomes.get(owner.id) or _as_is(owner, world.replicas)
+            outcome = target.outcomes.get(owner.id) or identity(owner, world.replicas)
         needed_images, needed_pages = outcome.needs if owner.lane is None else (owner.needs_images, owner.needs_pages)
         images |= needed_images
         pages |= needed_pages
         wants |= outcome.wants
     return images, pages, wants
-
-
-def _as_is(owner: Owner, replicas: Replicas) -> Outcome:
-    return identity(owner, replicas)
 
 
 def _lineage(source: Source, replicas: Replicas) -> Outcome:

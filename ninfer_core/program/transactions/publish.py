@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Frontier, LogicalPage
+from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Frontier, ImageId, LogicalPage
 from ninfer_core.contract.results import Grant
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.identity import trace_until
@@ -30,23 +30,8 @@ class Publisher:
         Full pages of the sequence become immutable where they are; of an unaligned tail the checkpoint gets the granted
         page with a copy, so that exactly one page is copied and the writer goes on in its own (KV-4).
         """
-        owner, lane = self._lane(sequence)
-        held, tails = self._pages_at(lane, armed.frontier, armed.grant)
-        for (number, source), page in zip(tails, (t for t in armed.grant.tails if t is not None), strict=True):
-            self._physical.pools[number].copy_tail(source, page, armed.frontier % PAGE_SIZE)
-        image = armed.grant.image
-        ref = self._record(sequence, armed.frontier)
-        checkpoint = Checkpoint(ref, armed.kind, armed.frontier, image, held)
-        self._cover(checkpoint, lane)
-        granted = mask_of(page for page in armed.grant.tails if page is not None)
-        lane = replace(
-            lane,
-            writable=lane.writable & ~checkpoint.page_mask,
-            room_images=lane.room_images & ~(1 << image),
-            room_pages=lane.room_pages & ~granted,
-        )
-        self._publish(self._with_checkpoint(owner, lane, checkpoint))
-        return ref
+        owner, _ = self._lane(sequence)
+        return self._checkpoint(sequence, owner, armed, armed.grant.image)
 
     def freeze(self, sequence: Sequence, kind: SourceKind, grant: Grant) -> CheckpointRef:
         """Publish the present state: its image becomes the checkpoint's, the granted one the next writer (ST-2).
@@ -58,24 +43,13 @@ class Publisher:
         if lane.reads is not None:
             # The frontier is the source's own: its image is shared, nothing has been written yet.
             image = lane.reads
-            lane = replace(lane, room_images=lane.room_images & ~(1 << grant.image))
         elif grant.on_device:
             image = lane.image
-            lane = replace(lane, image=grant.image, reads=image, room_images=lane.room_images & ~(1 << grant.image))
+            lane = replace(lane, image=grant.image, reads=image)
         else:
             image = grant.image
             self._physical.images.snapshot(lane.image, image)
-            lane = replace(lane, room_images=lane.room_images & ~(1 << image))
-        held, tails = self._pages_at(lane, frontier, grant)
-        for (number, source), page in zip(tails, (t for t in grant.tails if t is not None), strict=True):
-            self._physical.pools[number].copy_tail(source, page, frontier % PAGE_SIZE)
-        ref = self._record(sequence, frontier)
-        checkpoint = Checkpoint(ref, kind, frontier, image, held)
-        self._cover(checkpoint, lane)
-        granted = mask_of(page for page in grant.tails if page is not None)
-        lane = replace(lane, writable=lane.writable & ~checkpoint.page_mask, room_pages=lane.room_pages & ~granted)
-        self._publish(self._with_checkpoint(owner, lane, checkpoint))
-        return ref
+        return self._checkpoint(sequence, replace(owner, lane=lane), ArmedCapture(frontier, kind, grant), image)
 
     def drop_grant(self, sequence: Sequence, grant: Grant) -> None:
         """Unused room goes back."""
@@ -123,6 +97,26 @@ class Publisher:
         return True
 
     # --- parts ----------------------------------------------------------------------------------------------------
+    def _checkpoint(self, sequence: Sequence, owner: Owner, armed: ArmedCapture, image: ImageId) -> CheckpointRef:
+        """Copy the granted tails, publish the checkpoint with its image, and take the used room off the lane."""
+        lane = owner.lane
+        assert lane is not None
+        held, tails = self._pages_at(lane, armed.frontier, armed.grant)
+        for (number, source), page in zip(tails, (t for t in armed.grant.tails if t is not None), strict=True):
+            self._physical.pools[number].copy_tail(source, page, armed.frontier % PAGE_SIZE)
+        ref = self._record(sequence, armed.frontier)
+        checkpoint = Checkpoint(ref, armed.kind, armed.frontier, image, held)
+        self._cover(checkpoint, lane)
+        granted = mask_of(page for page in armed.grant.tails if page is not None)
+        lane = replace(
+            lane,
+            writable=lane.writable & ~checkpoint.page_mask,
+            room_images=lane.room_images & ~(1 << armed.grant.image),
+            room_pages=lane.room_pages & ~granted,
+        )
+        self._publish(self._with_checkpoint(owner, lane, checkpoint))
+        return ref
+
     def _lane(self, sequence: Sequence) -> tuple[Owner, Lane]:
         owner = self._physical.world.owners[sequence.owner]
         assert owner.lane is not None

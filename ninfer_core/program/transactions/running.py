@@ -176,7 +176,7 @@ class RunningTransaction:
         extents = tuple(sorted((*world.extents, *projection.extents), key=lambda extent: extent.offset))
         there = replace(world, extents=extents, replicas=world.replicas | projection.demoted)
         if self._arena_taken:
-            there = replace(there, held=_minus(world.held, self._making))
+            there = replace(there, held=world.held - self._making)
         self._arena_taken = False
         self._host_images.clear()
         self._publish(there.with_only(there.replicas.without(projection.replaced)))
@@ -296,7 +296,7 @@ class RunningTransaction:
         lane = Lane(image, reads, tuple(pages), writable, tuple(promised))
         owners[self._plan.owner] = Owner(self._plan.owner, Role.ACTIVE, lineage, lane)
         made = Replicas(device_images=1 << image, device_pages=mask_of(self._restored_to) | mask_of(self._pages))
-        held = _minus(world.held, self._demand)
+        held = world.held - self._demand
         return replace(world, owners=owners, replicas=world.replicas | made, held=held)
 
     def _granted(self, world: World, demand: Capture) -> tuple[World, Grant]:
@@ -311,7 +311,7 @@ class RunningTransaction:
         tails = tuple(next(left) if count else None for count in demand.tail_pages)
         grant = Grant(self._images[0], demand.device_image, tails)
         changed = replace(owner, lane=lane)
-        held = _minus(world.held, self._demand)
+        held = world.held - self._demand
         return replace(world, held=held, replicas=world.replicas | made).with_owner(changed), grant
 
     # --- ends -----------------------------------------------------------------------------------------------------
@@ -374,12 +374,3 @@ class RunningTransaction:
     @property
     def _demand(self) -> Vector:
         return self._plan.projection.demand
-
-
-def _minus(a: Vector, b: Vector) -> Vector:
-    return Vector(
-        a.device_images - b.device_images,
-        a.host_images - b.host_images,
-        tuple(x - y for x, y in zip(a.pages, b.pages, strict=True)),
-        a.host_bytes - b.host_bytes,
-    )

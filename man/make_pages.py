@@ -33,27 +33,54 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("With a system message from a file:", "ninfer chat --system @persona.txt"),
         ("Without a terminal:", "printf 'I am Bela.\\\\nWho am I?\\\\n' | ninfer chat --script - --json"),
     ],
+    "save-session": [
+        ("A long document, read once:", "ninfer save-session report.ninfer --file report.txt"),
+        ("Then asked as often as you like:", "ninfer run --session report.ninfer 'What changed in May?'"),
+    ],
+    "restore-session": [
+        ("What a file holds, without a model:", "ninfer restore-session report.ninfer --inspect"),
+        ("Is every bit of its state right?", "ninfer restore-session report.ninfer --verify"),
+        ("One question from it:", "ninfer restore-session report.ninfer --prompt 'Who wrote it?'"),
+        ("A session of another model:", "ninfer restore-session talk.ninfer --rebuild --save mine.ninfer"),
+    ],
     "bench": [
         ("Prompt processing and generation, one and four sequences:", "ninfer bench pp512 tg128 -b 1,4"),
         (
             "Random weights of a published shape, beside transformers:",
             "ninfer bench --random 0.8b --compare transformers",
         ),
+        ("Measure this machine once, for better choices of what to keep:", "ninfer bench --calibrate -m MODEL"),
     ],
 }
-CONFIG, HISTORY, CACHE = (
+CONFIG, HISTORY, CALIBRATION, CACHE, KEY, SESSIONS = (
     "$XDG_CONFIG_HOME/ninfer/config.toml",
     "$XDG_STATE_HOME/ninfer/history",
+    "$XDG_STATE_HOME/ninfer/calibration.json",
     "$XDG_CACHE_HOME/ninfer",
+    "$XDG_STATE_HOME/ninfer/session-key",
+    "$XDG_STATE_HOME/ninfer/sessions",
 )
 FILES = {
     CONFIG: "Defaults: keys are long options without dashes in front, for instance "
     "max-new = 500. An unknown key is an error.",
     HISTORY: "Lines typed in chat, readable by their owner only. A line that begins with a "
     "space stays out; --no-history switches the file off.",
+    CALIBRATION: "What copies and prefill cost on this machine (ninfer bench --calibrate); it decides which of several "
+    "ways to an answer is the cheapest, never what fits.",
     CACHE: "Random benchmark weights (ninfer bench --random).",
+    SESSIONS: "Conversations that chat keeps by itself, one directory each, with their state; --no-autosave keeps "
+    "none.",
+    KEY: "The secret that sessions are signed with, readable by its owner only. A session without its tag is used all "
+    "the same, and called unproven.",
 }
-FILES_OF = {"ninfer": (CONFIG, HISTORY, CACHE), "run": (CONFIG,), "chat": (CONFIG, HISTORY), "bench": (CONFIG, CACHE)}
+FILES_OF = {
+    "ninfer": (CONFIG, HISTORY, SESSIONS, CALIBRATION, CACHE, KEY),
+    "run": (CONFIG, CALIBRATION, KEY),
+    "chat": (CONFIG, HISTORY, SESSIONS, CALIBRATION, KEY),
+    "bench": (CONFIG, CALIBRATION, CACHE),
+    "save-session": (CONFIG, CALIBRATION, KEY),
+    "restore-session": (CONFIG, CALIBRATION, KEY),
+}
 STATUS = {
     "0": "Success. Also when the reader of a pipe has closed it.",
     "1": "Something failed at run time.",
@@ -68,10 +95,21 @@ PROSE = {
     "run": "Prints one answer. The prompt is the argument, standard input, or both, separated by a blank line with "
     "standard input first; texts of --file come before them. --messages hands in a whole conversation instead. On a "
     "terminal the answer is shown as Markdown unless --raw; elsewhere its bytes are unchanged.",
-    "chat": "A conversation at the terminal, or with --script from a file. Lines that begin with a slash are commands.",
+    "chat": "A conversation at the terminal, or with --script from a file. Lines that begin with a slash are commands. "
+    "The conversation and its state are kept after every turn: --continue goes on with the newest, --resume with one "
+    "of a name, --session with a file or directory.",
+    "save-session": "Reads documents and messages once and writes the model's state beside their text. Texts of "
+    "--file, "
+    "of standard input, and what --messages leaves unanswered become the beginning of the next message. Later commands "
+    "start from the file and read nothing of it again. OUT must be new, unless --force.",
+    "restore-session": "Checks a session, file or directory, against the model, makes its state resident and says "
+    "checkpoint by checkpoint what a conversation can go on from. The state of another model, tokenizer or template is "
+    "refused; --rebuild opens its text all the same. A file that this user's key did not sign is called unproven: its "
+    "text might not be what its state has read; --verify replays it.",
     "bench": "Measures throughput. pp512 is the processing of a prompt of 512 tokens, tg128 the generation of 128 "
     "tokens, @d4096 puts 4096 tokens before. Every row is repeated after a warm-up; the table shows mean and "
-    "standard deviation. TTFT is the time to the first token.",
+    "standard deviation. TTFT is the time to the first token. --calibrate measures no tests but the cost of "
+    "copies and of prefill with the chosen model.",
 }
 
 
@@ -145,7 +183,7 @@ def page(name: str, command: Any) -> str:
     lines += [*environment(name, command), ".SH EXIT STATUS"]
     for status, what in STATUS.items():
         lines += [".TP", escaped(status), escaped(what)]
-    others = ["ninfer", *(f"ninfer-{word}" for word in ("run", "chat", "bench"))]
+    others = ["ninfer", *(f"ninfer-{word}" for word in ("run", "chat", "bench", "save-session", "restore-session"))]
     lines += [".SH SEE ALSO", ", ".join(f"\\fB{escaped(other)}\\fR(1)" for other in others if other != title)]
     return "\n".join(lines) + "\n"
 

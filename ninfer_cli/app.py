@@ -11,7 +11,9 @@ import typer
 from ninfer_cli.boundary import guarded
 from ninfer_cli.commands.bench import bench
 from ninfer_cli.commands.chat import chat
+from ninfer_cli.commands.restore_session import restore_session
 from ninfer_cli.commands.run import run
+from ninfer_cli.commands.save_session import save_session
 from ninfer_cli.help_page import GroupedCommand
 from ninfer_cli.interrupts import install_termination
 from ninfer_cli.output import hold_standard_streams
@@ -27,6 +29,8 @@ app = typer.Typer(
 app.command(cls=GroupedCommand)(run)
 app.command(cls=GroupedCommand)(chat)
 app.command(cls=GroupedCommand)(bench)
+app.command("save-session", cls=GroupedCommand)(save_session)
+app.command("restore-session", cls=GroupedCommand)(restore_session)
 
 
 def _version(wanted: bool) -> None:

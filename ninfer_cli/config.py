@@ -27,6 +27,11 @@ def config_file() -> Path:
     return directory("XDG_CONFIG_HOME", "config") / "config.toml"
 
 
+def calibration_file() -> Path:
+    """Where `ninfer bench --calibrate` keeps what it measured."""
+    return directory("XDG_STATE_HOME", "state") / "calibration.json"
+
+
 def read_config(path: Path | None = None) -> dict[str, object]:
     """{option name: value} of the file; empty when there is none.
 

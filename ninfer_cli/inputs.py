@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ninfer_cli.options import FILE
 from ninfer_cli.output import is_terminal
-from ninfer_core import UsageError
+from ninfer_core import Conversation, UsageError, parse_messages
 
 MOST_BYTES = 64 << 20
 """Read of one source of text: more than any context holds, less than what a device file would fill the memory with."""
@@ -38,6 +38,14 @@ def read_documents(given: Mapping[str, object]) -> list[str]:
     paths = given.get(FILE.name, [])
     assert isinstance(paths, list)
     return [read_text_file(str(path), "--file") for path in paths]
+
+
+def read_messages(source: str) -> Conversation:
+    """What --messages names: a file, or standard input for -. Raises UsageError."""
+    text = read_standard_input() if source == "-" else read_text_file(source, "--messages")
+    if text is None:
+        raise UsageError("--messages - reads standard input, which is a terminal or closed: pipe the messages in")
+    return parse_messages(text)
 
 
 def read_standard_input() -> str | None:

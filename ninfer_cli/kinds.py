@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Protocol
 
 
@@ -84,21 +86,60 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    metavar: str = "X"
+    """A finite number; `auto` as in Whole."""
 
-    def from_text(self, text: str) -> float:
+    metavar: str = "X"
+    auto: bool = False
+
+    def from_text(self, text: str) -> float | None:
+        if self.auto and text == "auto":
+            return None
         try:
             number = float(text)
         except ValueError:
-            raise ValueError("it must be a number") from None
+            raise ValueError("it must be a number" + (" or auto" if self.auto else "")) from None
         if not math.isfinite(number):
             raise ValueError("it must be a finite number")
         return number
 
-    def from_value(self, value: object) -> float:
+    def from_value(self, value: object) -> float | None:
+        if self.auto and value == "auto":
+            return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ValueError("it must be a finite number")
+            raise ValueError("it must be a finite number" + (" or auto" if self.auto else ""))
         return float(value)
+
+
+_UNITS = {"": 1, "b": 1}
+_UNITS |= {f"{letter}ib": 1 << 10 * (power + 1) for power, letter in enumerate("kmgt")}
+_UNITS |= {f"{letter}b": 1000 ** (power + 1) for power, letter in enumerate("kmgt")}
+_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-z]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes: a number with a unit (KiB to TiB, or the decimal kB to TB), or without one; the word auto is None."""
+
+    metavar: str = "SIZE|auto"
+
+    def from_text(self, text: str) -> int | None:
+        if text == "auto":
+            return None
+        match = _SIZE.fullmatch(text.strip().lower())
+        if match is None or match["unit"] not in _UNITS:
+            raise ValueError("it must be a size such as 512MiB or 2GB, or auto")
+        try:
+            size = Fraction(match["number"]) * _UNITS[match["unit"]]
+        except ValueError:  # more digits than Python converts
+            raise ValueError("it is too large") from None
+        return math.floor(size)
+
+    def from_value(self, value: object) -> int | None:
+        if isinstance(value, str):
+            return self.from_text(value)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError('it must be a number of bytes, or a size in quotes such as "512MiB"')
+        return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,16 @@ from typing import Annotated, Any
 
 import typer
 
-from ninfer_cli.kinds import Choice, Kind, Number, Switch, Text, Texts, Whole
+from ninfer_cli.kinds import Choice, Kind, Number, Size, Switch, Text, Texts, Whole
 
-MODEL, PROMPT, SAMPLING, THINKING, OUTPUT = "Model", "Prompt", "Sampling", "Thinking", "Output"
+MODEL, CACHE, PROMPT, SAMPLING, THINKING, OUTPUT = (
+    "Model",
+    "Context cache",
+    "Prompt",
+    "Sampling",
+    "Thinking",
+    "Output",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,35 @@ OPTIONS: tuple[Option, ...] = (
     Option("max-concurrency", Whole(least=1), "Requests that decode at the same time, 1 to 8. "
            "Default: 4 for chat, else 1.", MODEL),
     Option("kv-capacity", Whole("N|auto", least=2, auto=True), "Tokens that the key/value pool holds.", MODEL),
+    Option("cache", Switch(), "Keep what was computed for later requests, or read every prompt anew. Default: --cache.",
+           CACHE, negatable=True),
+    Option("device-state-slots", Whole("N|auto", auto=True), "Model states kept on the device, beside one per request. "
+           "Default: what memory allows, at most 64.", CACHE),
+    Option("host-state-slots", Whole("N|auto", auto=True), "Model states kept in main memory. Default: none on a CPU, "
+           "where it would be the same memory.", CACHE),
+    Option("host-kv-capacity", Size(), "Main memory for keys and values, such as 512MiB. Default: none on a CPU.",
+           CACHE),
+    Option("max-private-continuations", Whole("N|auto", least=1, auto=True), "Conversations remembered, running ones "
+           "included. Default: 64, and one per request that may run.", CACHE),
+    Option("max-shared-prefixes", Whole("N|auto", auto=True), "Beginnings that several conversations may start from. "
+           "Default: 7, or one per request that may run if that is more.", CACHE),
+    Option("max-long-anchors", Whole("N|auto", auto=True), "Earlier points kept of each conversation. Default: 4.",
+           CACHE),
+    Option("automatic-anchors", Whole("N|auto", auto=True), "Points proposed at the last N message boundaries. "
+           "Default: as many as may be kept.", CACHE),
+    Option("endpoint-anchors", Switch(), "Keep a point where a long conversation's end was before it went on. "
+           "Default: on.", CACHE, negatable=True),
+    Option("automatic-shared-prefixes", Switch(), "Share tools, leading instructions and whole prompts. Default: on.",
+           CACHE, negatable=True),
+    Option("prefix-grid", Switch(), "Share prompts at every so many tokens too. Default: off.", CACHE, negatable=True),
+    Option("recency-eviction", Switch(), "When memory is short, give up whole conversations only by their last use. "
+           "Default: off.", CACHE, negatable=True),
+    Option("kv-lease-growth", Switch(), "Promise a running request a window that grows, not its whole reply: more run "
+           "at once, and one that cannot grow ends early. Default: off.", CACHE, negatable=True),
+    Option("planning-targets", Whole("N|auto", auto=True), "Most alternatives that one choice may look at. "
+           "Default: 256.", CACHE),
+    Option("planning-ms", Number("X|auto", auto=True), "Most milliseconds that it may take for them. Default: 2.",
+           CACHE),
     Option("system", Text("TEXT|@FILE"), "The system message, or a file that holds it.", PROMPT, short="s"),
     Option("temperature", Number(), "0 is greedy; higher is more varied. Sampling defaults come from the model's "
            "generation_config.json.", SAMPLING),
@@ -100,10 +136,21 @@ OPTIONS: tuple[Option, ...] = (
     Option("verbose", Switch(), "Print what was resolved; a traceback with an unexpected error.", OUTPUT, short="v"),
     Option("no-color", Switch(), "No colour on any stream; nothing is redrawn but the chat's input line.", OUTPUT),
 )  # fmt: skip
+REPORTS: tuple[Option, ...] = (
+    Option("cache-stats", Switch(), "What the context cache holds, on standard error (with --json as an object).",
+           OUTPUT),
+    Option("verify-reuse", Switch(), "Replay the reply cold and compare state and tokens: status 1 if they differ.",
+           OUTPUT),
+)  # fmt: skip
 CHAT_OPTIONS: tuple[Option, ...] = (
     Option("no-history", Switch(), "Neither read nor write the file of typed lines.", "Chat"),
+    Option("autosave", Switch(), "Keep the conversation and its state on the disk after every turn. Default: on.",
+           "Chat", negatable=True),
+    Option("autosave-limit", Size(), "Most state that is kept so; text always stays. Default: 4GiB.", "Chat"),
+    Option("session-limit", Size(), "Most state that /save writes, newest first. Default: all of it.", "Chat"),
+    Option("force", Switch(), "Let /save and /export overwrite files without asking.", "Chat"),
 )  # fmt: skip
-ALL_OPTIONS = (*OPTIONS, *CHAT_OPTIONS)
+ALL_OPTIONS = (*OPTIONS, *REPORTS, *CHAT_OPTIONS)
 BY_NAME = {option.name: option for option in ALL_OPTIONS}
 
 FILE = Option("file", Texts("PATH"), "Put the text of a UTF-8 file before the prompt, in chat before the first "

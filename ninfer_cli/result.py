@@ -61,13 +61,12 @@ def result_object(completion: Completion, model: str, branch: Branch, *, with_to
             "prefill_ms": finite(timings.prefill_ms),
             "decode_tokens_per_s": finite(timings.decode_tokens_per_s),
         },
-        "branch": {
-            "turn": branch.turn,
-            "sibling": branch.sibling,
-            "siblings": branch.siblings,
-            "name": branch.name,
-        },
+        "branch": branch_json(branch),
     }
+
+
+def branch_json(branch: Branch) -> dict[str, Any]:
+    return {"turn": branch.turn, "sibling": branch.sibling, "siblings": branch.siblings, "name": branch.name}
 
 
 def reuse_json(completion: Completion) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ninfer_cli.options import ALL_OPTIONS, Option
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
-    from ninfer_core import SamplingParams
+    from ninfer_core import ContextCacheOptions, SamplingParams
 
 SAMPLING_FIELDS = (
     "temperature",
@@ -40,6 +40,21 @@ class Settings:
     max_context: int | None = None
     max_concurrency: int | None = None
     kv_capacity: int | None = None
+    cache: bool = True
+    device_state_slots: int | None = None
+    host_state_slots: int | None = None
+    host_kv_capacity: int | None = None
+    max_private_continuations: int | None = None
+    max_shared_prefixes: int | None = None
+    max_long_anchors: int | None = None
+    automatic_anchors: int | None = None
+    endpoint_anchors: bool = True
+    automatic_shared_prefixes: bool = True
+    prefix_grid: bool = False
+    recency_eviction: bool = False
+    kv_lease_growth: bool = False
+    planning_targets: int | None = None
+    planning_ms: float | None = None
     system: str | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -62,7 +77,13 @@ class Settings:
     quiet: bool = False
     verbose: bool = False
     no_color: bool = False
+    cache_stats: bool = False
+    verify_reuse: bool = False
     no_history: bool = False
+    autosave: bool = True
+    autosave_limit: int | None = None
+    session_limit: int | None = None
+    force: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def sampling(self, model_defaults: SamplingParams | None = None) -> SamplingParams:
@@ -78,6 +99,31 @@ class Settings:
         if self.greedy:
             given["temperature"] = 0.0
         return replace(model_defaults or SamplingParams(), **given)
+
+    def cache_options(self) -> ContextCacheOptions:
+        """
+        Raises:
+            UsageError: a value outside its range.
+        """
+        from ninfer_core import ContextCacheOptions
+
+        return ContextCacheOptions(
+            enabled=self.cache,
+            device_state_slots=self.device_state_slots,
+            host_state_slots=self.host_state_slots,
+            host_kv_capacity_bytes=self.host_kv_capacity,
+            max_private_continuations=self.max_private_continuations,
+            max_shared_prefixes=self.max_shared_prefixes,
+            max_long_anchors_per_continuation=self.max_long_anchors,
+            automatic_private_anchors=self.automatic_anchors,
+            endpoint_anchors=self.endpoint_anchors,
+            allow_engine_automatic_shared_prefixes=self.automatic_shared_prefixes,
+            allow_engine_prefix_grid=self.prefix_grid,
+            recency_eviction=self.recency_eviction,
+            kv_lease_growth=self.kv_lease_growth,
+            planning_targets=self.planning_targets,
+            planning_ms=self.planning_ms,
+        )
 
     def with_values(self, **values: Any) -> Settings:
         """Changed by /set: the same checks as at the start."""

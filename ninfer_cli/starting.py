@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
 
+from ninfer_cli.config import calibration_file
+from ninfer_cli.options import BY_NAME, CACHE
 from ninfer_cli.output import Streams
 from ninfer_cli.settings import SAMPLING_FIELDS
 
 if TYPE_CHECKING:
     from ninfer_cli.settings import Settings
-    from ninfer_core import DownloadProgress, Engine, LoadProgress
+    from ninfer_core import DownloadProgress, Engine, EngineOptions, LoadProgress
 
 DEMO_NOTICE = (
     "using the bundled demo model, a small one that knows little: choose another with --model PATH or owner/name"
@@ -29,34 +31,48 @@ def started_engine(settings: Settings, streams: Streams, *, default_concurrency:
     if settings.model is None:
         streams.note(DEMO_NOTICE)
     with progress_bar(streams) as progress:
-        engine = _start(settings, streams, progress, default_concurrency)
+        options = engine_options(settings, streams, progress, default_concurrency)
+        from ninfer_core import Engine
+
+        engine = Engine(options)
     with engine:
+        for notice in engine.info.notices:
+            streams.warn(notice)
         if settings.verbose:
             describe(settings, engine, streams)
         check_thinking(engine, settings.think, settings.thinking_budget)
         yield engine
 
 
-def _start(
-    settings: Settings, streams: Streams, progress: Callable[[LoadProgress], None] | None, default_concurrency: int
-) -> Engine:
+def engine_options(
+    settings: Settings,
+    streams: Streams,
+    progress: Callable[[LoadProgress], None] | None,
+    default_concurrency: int = 1,
+) -> EngineOptions:
+    """What an Engine is started with; the model is looked for, and downloaded if need be.
+
+    Raises:
+        UsageError, ModelError: as EngineOptions and resolve_model do.
+    """
     from ninfer_core import EngineOptions
 
-    options: dict[str, Any] = {
-        "device": settings.device,
-        "dtype": settings.dtype,
-        "max_context": settings.max_context,
-        "max_concurrency": settings.max_concurrency or default_concurrency,
-        "kv_capacity": settings.kv_capacity,
-        "progress": progress,
-    }
-    EngineOptions(**options)  # a bad value is named before a model is looked for
-    from ninfer_core import Engine, resolve_model
+    options = EngineOptions(  # a bad value is named before a model is looked for
+        device=settings.device,
+        dtype=settings.dtype,
+        max_context=settings.max_context,
+        max_concurrency=settings.max_concurrency or default_concurrency,
+        kv_capacity=settings.kv_capacity,
+        cache=settings.cache_options(),
+        calibration=calibration_file(),
+        progress=progress,
+    )
+    if settings.model is None:
+        return options
+    from ninfer_core import resolve_model
 
-    model = None
-    if settings.model is not None:
-        model = resolve_model(settings.model, offline=settings.offline, progress=_Download(streams, progress))
-    return Engine(EngineOptions(model=model, **options))
+    model = resolve_model(settings.model, offline=settings.offline, progress=_Download(streams, progress))
+    return replace(options, model=model)
 
 
 class _Download:
@@ -110,7 +126,8 @@ def progress_bar(streams: Streams) -> Iterator[Callable[[LoadProgress], None] | 
 def describe(settings: Settings, engine: Engine, streams: Streams) -> None:
     """-v: what was resolved, and who said so."""
     info = engine.info
-    for fact in fields(info):
+    facts = [fact for fact in fields(info) if fact.name != "notices"]  # said already
+    for fact in facts:
         origin = settings.origins.get(fact.name)
         value = f"{fact.name.replace('_', '-')} = {getattr(info, fact.name)}"
         streams.warn(value + (f" ({origin})" if origin else ""))
@@ -118,6 +135,7 @@ def describe(settings: Settings, engine: Engine, streams: Streams) -> None:
     for name in SAMPLING_FIELDS:
         origin = settings.origins.get(name) or ("greedy" if name == "temperature" and settings.greedy else "model")
         streams.warn(f"{name.replace('_', '-')} = {getattr(sampling, name)} ({origin})")
-    for name in ("max_new", "stop", "think", "thinking_budget"):
+    policies = [o.key for o in BY_NAME.values() if o.panel == CACHE and o.key not in {fact.name for fact in facts}]
+    for name in (*policies, "max_new", "stop", "think", "thinking_budget"):
         origin = settings.origins.get(name, "default")
         streams.warn(f"{name.replace('_', '-')} = {getattr(settings, name)} ({origin})")

@@ -9,9 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ninfer_core.contract.cache_table import CacheTable, OwnerRow, Residency
+    from ninfer_core.contract.intent import CacheIntent, CacheMode
     from ninfer_core.contract.progress import LoadProgress
     from ninfer_core.contract.prompt import PreparedPrompt
     from ninfer_core.contract.sampling import SamplingParams
+    from ninfer_core.contract.statistics import RequestStatistics
+    from ninfer_core.contract.verification import Verification
+    from ninfer_core.engine.cache_options import ContextCacheOptions
+    from ninfer_core.engine.calibrate import CalibrationReport, calibrate
     from ninfer_core.engine.engine import Engine
     from ninfer_core.engine.events import (
         Completion,
@@ -25,9 +31,11 @@ if TYPE_CHECKING:
     )
     from ninfer_core.engine.handle import RequestHandle
     from ninfer_core.engine.info import EngineInfo
-    from ninfer_core.engine.options import ContextCacheOptions, EngineOptions
-    from ninfer_core.engine.request import CacheMode, GenerationRequest
+    from ninfer_core.engine.options import EngineOptions
+    from ninfer_core.engine.request import GenerationRequest
+    from ninfer_core.engine.sessions import AutosavedSession, FileOptions, RestoredSession, SavedSession
     from ninfer_core.errors import (
+        CalibrationError,
         CapacityError,
         EngineClosed,
         ModelError,
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
         PromptTooLong,
         QueueFull,
         ReplyError,
+        SessionError,
         TemplateError,
         UsageError,
     )
@@ -43,11 +52,17 @@ if TYPE_CHECKING:
     from ninfer_core.models.random_checkpoint import write_random_checkpoint
     from ninfer_core.models.shapes import SHAPES
     from ninfer_core.models.source import resolve_model
+    from ninfer_core.program.session_key import SessionKey
+    from ninfer_core.program.session_reader import open_session
+    from ninfer_core.program.session_store import SessionStore
+    from ninfer_core.strict_json import check_value, load_json
 
 _HOMES = {
     "ninfer_core.contract.progress": ("LoadProgress",),
     "ninfer_core.contract.prompt": ("PreparedPrompt",),
     "ninfer_core.contract.sampling": ("SamplingParams",),
+    "ninfer_core.engine.calibrate": ("CalibrationReport", "calibrate"),
+    "ninfer_core.contract.statistics": ("RequestStatistics",),
     "ninfer_core.engine.engine": ("Engine",),
     "ninfer_core.engine.events": (
         "Completion",
@@ -61,9 +76,18 @@ _HOMES = {
     ),
     "ninfer_core.engine.handle": ("RequestHandle",),
     "ninfer_core.engine.info": ("EngineInfo",),
-    "ninfer_core.engine.options": ("ContextCacheOptions", "EngineOptions"),
-    "ninfer_core.engine.request": ("CacheMode", "GenerationRequest"),
+    "ninfer_core.engine.cache_options": ("ContextCacheOptions",),
+    "ninfer_core.engine.options": ("EngineOptions",),
+    "ninfer_core.contract.cache_table": ("CacheTable", "OwnerRow", "Residency"),
+    "ninfer_core.contract.verification": ("Verification",),
+    "ninfer_core.contract.intent": ("CacheIntent", "CacheMode"),
+    "ninfer_core.engine.sessions": ("AutosavedSession", "FileOptions", "RestoredSession", "SavedSession"),
+    "ninfer_core.program.session_key": ("SessionKey",),
+    "ninfer_core.program.session_reader": ("open_session",),
+    "ninfer_core.program.session_store": ("SessionStore",),
+    "ninfer_core.engine.request": ("GenerationRequest",),
     "ninfer_core.errors": (
+        "CalibrationError",
         "CapacityError",
         "EngineClosed",
         "ModelError",
@@ -71,10 +95,12 @@ _HOMES = {
         "PromptTooLong",
         "QueueFull",
         "ReplyError",
+        "SessionError",
         "TemplateError",
         "UsageError",
     ),
     "ninfer_core.frontend.messages": ("Conversation", "Message", "ToolCall", "parse_messages"),
+    "ninfer_core.strict_json": ("check_value", "load_json"),
     "ninfer_core.models.download": ("DownloadProgress",),
     "ninfer_core.models.random_checkpoint": ("write_random_checkpoint",),
     "ninfer_core.models.shapes": ("SHAPES",),
@@ -83,7 +109,12 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "SHAPES",
+    "AutosavedSession",
+    "CacheIntent",
     "CacheMode",
+    "CacheTable",
+    "CalibrationError",
+    "CalibrationReport",
     "CapacityError",
     "Completion",
     "ContextCacheOptions",
@@ -94,6 +125,7 @@ __all__ = [
     "EngineInfo",
     "EngineOptions",
     "Event",
+    "FileOptions",
     "FinishReason",
     "Finished",
     "GenerationRequest",
@@ -101,6 +133,7 @@ __all__ = [
     "Message",
     "ModelError",
     "NinferError",
+    "OwnerRow",
     "Prefilled",
     "PreparedPrompt",
     "PromptTooLong",
@@ -108,12 +141,24 @@ __all__ = [
     "ReasoningDelta",
     "ReplyError",
     "RequestHandle",
+    "RequestStatistics",
+    "Residency",
+    "RestoredSession",
     "SamplingParams",
+    "SavedSession",
+    "SessionError",
+    "SessionKey",
+    "SessionStore",
     "Started",
     "TemplateError",
     "TextDelta",
     "ToolCall",
     "UsageError",
+    "Verification",
+    "calibrate",
+    "check_value",
+    "load_json",
+    "open_session",
     "parse_messages",
     "resolve_model",
     "write_random_checkpoint",

@@ -47,5 +47,13 @@ class SessionError(NinferError):
     """A session file is missing, damaged, foreign, newer, or cannot be written. Names the check that failed."""
 
 
+class NoRoom(SessionError):
+    """A session's state does not fit beside what is there."""
+
+
 class ReplyError(NinferError):
     """One request cannot go on: the model's own output is unusable. Other requests are not touched."""
+
+
+class CalibrationError(NinferError):
+    """Measured coefficients cannot be taken or written."""

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ninfer_cli.benchmark.sample import Sample
-from ninfer_core import CacheMode, Finished, GenerationRequest, NinferError, Prefilled, SamplingParams
+from ninfer_core import CacheIntent, CacheMode, Finished, GenerationRequest, NinferError, Prefilled, SamplingParams
 
 if TYPE_CHECKING:
     from ninfer_cli.benchmark.plan import BenchTest
@@ -59,7 +59,7 @@ def _request(engine: Engine, test: BenchTest, length: int, seed: str) -> Generat
         sampling=SamplingParams(temperature=0),
         max_new=test.new_tokens,
         ignore_end=True,
-        cache_mode=CacheMode.DISABLED,
+        cache=CacheIntent(CacheMode.DISABLED),
     )
 
 

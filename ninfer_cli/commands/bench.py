@@ -1,24 +1,27 @@
-"""`ninfer bench`: tokens per second, time to the first token, memory."""
+"""`ninfer bench`: tokens per second, time to the first token, memory; and the calibration of the cost model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ninfer_cli.kinds import Choice
-from ninfer_cli.options import MODEL, OPTIONS, takes
+from ninfer_cli.options import CACHE, MODEL, OPTIONS, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
     from ninfer_cli.benchmark.plan import BenchTest
+    from ninfer_cli.benchmark.reuse import ReuseTest
+    from ninfer_cli.benchmark.sample import Sample
     from ninfer_cli.output import Streams
     from ninfer_cli.settings import Settings
-    from ninfer_core import Engine
+    from ninfer_core import Engine, EngineInfo
 
-BENCH_OPTIONS = tuple(o for o in OPTIONS if o.panel == MODEL or o.name in ("quiet", "verbose", "no-color"))
+BENCH_OPTIONS = tuple(o for o in OPTIONS if o.panel in (MODEL, CACHE) or o.name in ("quiet", "verbose", "no-color"))
 _PANEL = "Benchmark"
 
 
@@ -27,7 +30,11 @@ def bench(
     given: Mapping[str, object],
     tests: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEST", help="pp512, tg128, pp512@d4096. Default: pp512 tg128.", show_default=False),
+        typer.Argument(
+            metavar="TEST",
+            help="pp512, tg128, pp512@d4096; reuse, or one of its scenarios. Default: pp512 tg128.",
+            show_default=False,
+        ),
     ] = None,
     batch: Annotated[
         str, typer.Option("--batch", "-b", metavar="N,N", help="Sequences at the same time.", rich_help_panel=_PANEL)
@@ -62,10 +69,24 @@ def bench(
         bool,
         typer.Option("--startup", help="Also the time to --help and to run's first token.", rich_help_panel=_PANEL),
     ] = False,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Instead of tests: measure what copies and prefill cost here, and keep it for later starts.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False,
 ) -> int:
-    """Measure tokens per second. pp is prompt processing, tg token generation, @dN behind N tokens."""
+    """Measure tokens per second. pp is prompt processing, tg token generation, @dN behind N tokens.
+
+    reuse plays a conversation of 2,048 tokens (reuse@dN: of N) with the context cache and without: cold, append,
+    regenerate, edit, branch, rewrite, shared-system, restore. Its tok/s are prompt tokens over the time to the first
+    token, which for restore holds the time to read the session, too.
+    """
     from ninfer_cli.benchmark.plan import parse_batches, parse_tests
     from ninfer_cli.benchmark.report import FORMATS, formatted
+    from ninfer_cli.benchmark.reuse import parse_reuse
     from ninfer_cli.output import open_streams
     from ninfer_cli.settings import resolve
 
@@ -81,8 +102,17 @@ def bench(
         raise UsageError(f"--compare is {compare!r}: it can be transformers")
     if random is not None and settings.model is not None and "model" in given:
         raise UsageError("--random and --model exclude each other: give one of them")
-    wanted = parse_tests(tests or ([] if startup else ["pp512", "tg128"]), parse_batches(batch))
-    rows = _rows(wanted, _with_random(settings, random, streams), streams, int(repetitions), compare)
+    if calibrate:
+        if tests or startup or compare or form != "md":
+            raise UsageError("--calibrate measures no tests: leave out TEST, --output, --compare and --startup")
+        from ninfer_cli.benchmark.calibration import run_calibration
+
+        return run_calibration(_with_random(settings, random, streams), streams)
+    scenarios, others = parse_reuse(tests or [])
+    wanted = parse_tests(others or ([] if startup or scenarios else ["pp512", "tg128"]), parse_batches(batch))
+    settings = _with_random(settings, random, streams)
+    rows = _rows(wanted, settings, streams, int(repetitions), compare)
+    rows += _reuse_rows(scenarios, settings, streams, int(repetitions))
     if startup:
         from ninfer_cli.benchmark.startup import startup_rows
 
@@ -130,6 +160,34 @@ def _rows(
         return [_row(engine, test, repetitions) for test in tests]
 
 
+def _reuse_rows(
+    scenarios: Sequence[ReuseTest], settings: Settings, streams: Streams, repetitions: int
+) -> list[dict[str, Any]]:
+    from ninfer_cli.benchmark.reuse import run_reuse
+    from ninfer_cli.starting import started_engine
+
+    rows = []
+    for tokens in dict.fromkeys(test.tokens for test in scenarios):
+        sizes = replace(settings, max_context=settings.max_context or 2 * tokens + 1024)
+        info: list[EngineInfo] = []
+
+        @contextmanager
+        def engine(sizes: Settings = sizes, info: list[EngineInfo] = info) -> Iterator[Engine]:
+            with started_engine(sizes, streams) as started:
+                info[:] = [started.info]
+                yield started
+
+        found = run_reuse(engine, tokens, repetitions)
+        for test in scenarios:
+            if test.tokens == tokens:
+                for name, samples in (
+                    ("ninfer", [pair.on for pair in found[test.name]]),
+                    ("cache off", [pair.off for pair in found[test.name]]),
+                ):
+                    rows.append(_summarised(test.label, samples, info[0], name))
+    return rows
+
+
 def _order(settings: Settings, streams: Streams) -> dict[str, Any]:
     """Model, device, dtype and threads as ninfer resolves them.
 
@@ -144,26 +202,32 @@ def _order(settings: Settings, streams: Streams) -> dict[str, Any]:
 
 
 def _row(engine: Engine, test: BenchTest, repetitions: int) -> dict[str, Any]:
-    from ninfer_cli.benchmark.machine import machine, peak_rss_bytes
     from ninfer_cli.benchmark.measure import measure
-    from ninfer_cli.benchmark.report import row_object
-    from ninfer_cli.benchmark.sample import summary
 
     measure(engine, test, 0)  # the warm-up
     samples = [measure(engine, test, repetition + 1) for repetition in range(repetitions)]
-    info = engine.info
+    return _summarised(test.name, samples, engine.info, "ninfer", test.batch)
+
+
+def _summarised(
+    name: str, samples: Sequence[Sample], info: EngineInfo, implementation: str, batch: int = 1
+) -> dict[str, Any]:
+    from ninfer_cli.benchmark.machine import machine, peak_rss_bytes
+    from ninfer_cli.benchmark.report import row_object
+    from ninfer_cli.benchmark.sample import summary
+
     settings = {
-        "implementation": "ninfer",
-        "batch": test.batch,
+        "implementation": implementation,
+        "batch": batch,
         "model": info.model,
         "device": info.device,
         "dtype": info.dtype,
         "threads": info.threads,
         "max_context": info.max_context,
-        "repetitions": repetitions,
+        "repetitions": len(samples),
         "peak_rss_bytes": peak_rss_bytes(),
     }
     rates = summary([sample.tokens_per_s for sample in samples])
     ttft = summary([sample.ttft_ms for sample in samples if sample.ttft_ms is not None])
     tokens = (samples[-1].reused_tokens, samples[-1].prefill_tokens)
-    return row_object(test.name, rates, ttft, tokens, settings, machine())
+    return row_object(name, rates, ttft, tokens, settings, machine())

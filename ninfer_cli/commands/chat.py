@@ -14,6 +14,7 @@ from ninfer_cli.options import CHAT_OPTIONS, FILE, OPTIONS, takes
 from ninfer_core import UsageError
 
 NO_TERMINAL = "chat needs a terminal: for one answer use ninfer run, for a whole conversation ninfer chat --script FILE"
+PANEL = "Chat"
 CHAT_LANES = 4
 """Room for several replies to one message at the same time."""
 
@@ -27,17 +28,48 @@ def chat(
             "--script",
             metavar="FILE|-",
             help="Run the lines of a file, or of standard input, as if they were typed.",
-            rich_help_panel="Chat",
+            rich_help_panel=PANEL,
             show_default=False,
         ),
     ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="PATH",
+            help="Go on with this session, or keep a new conversation there.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    newest: Annotated[
+        bool,
+        typer.Option("--continue", help="Go on with the newest conversation kept by itself.", rich_help_panel=PANEL),
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="NAME",
+            help="Go on with the kept conversation of this name; list shows the names.",
+            rich_help_panel=PANEL,
+            show_default=False,
+        ),
+    ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option(
+            "--rebuild", help="Of a session take the text, and compute its state anew.", rich_help_panel=PANEL
+        ),
+    ] = False,
     keep_going: Annotated[
         bool,
-        typer.Option("--keep-going", help="Go on after an error in a script.", rich_help_panel="Chat"),
+        typer.Option("--keep-going", help="Go on after an error in a script.", rich_help_panel=PANEL),
     ] = False,
 ) -> int:
     """Talk with the model. /help lists what can be typed besides messages."""
     from ninfer_cli.output import is_terminal, open_streams
+    from ninfer_cli.repl.opening import Opening
     from ninfer_cli.settings import resolve
     from ninfer_cli.starting import started_engine
 
@@ -55,6 +87,8 @@ def chat(
         raise UsageError("--json needs --script: a terminal shows replies as text")
     elif keep_going:
         raise UsageError("--keep-going needs --script")
+    opening = Opening(session, newest, resume, rebuild)
+    where = opening.path()  # what cannot be found is told before the model is loaded
     system = None if settings.system is None else inputs.text_or_file(settings.system, "--system")
     files = inputs.read_documents(given)
     with started_engine(settings, streams, default_concurrency=CHAT_LANES) as engine:
@@ -62,10 +96,14 @@ def chat(
         from ninfer_cli.repl.loop import plain_loop, script_loop
 
         conversation = Chat.start(engine, settings, system, files)
-        if lines is not None:
-            return script_loop(conversation, lines, streams, keep_going=keep_going)
-        if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-            return plain_loop(conversation, streams)
-        from ninfer_cli.repl.terminal import Terminal
+        opening.begin(conversation, where, streams)
+        try:
+            if lines is not None:
+                return script_loop(conversation, lines, streams, keep_going=keep_going)
+            if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
+                return plain_loop(conversation, streams)
+            from ninfer_cli.repl.terminal import Terminal
 
-        return Terminal(conversation, streams).run()
+            return Terminal(conversation, streams).run()
+        finally:
+            conversation.keeper.close(conversation)

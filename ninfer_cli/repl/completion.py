@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
@@ -11,7 +11,10 @@ from ninfer_cli.repl.commands import COMMANDS
 
 
 class CommandCompleter(Completer):
-    def __init__(self) -> None:
+    """names: the branches of the conversation, which /switch goes to."""
+
+    def __init__(self, names: Callable[[], Iterable[str]] = tuple) -> None:
+        self._names = names
         self._paths = PathCompleter(expanduser=False)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
@@ -20,13 +23,14 @@ class CommandCompleter(Completer):
             return
         name, space, argument = text[1:].partition(" ")
         if not space:
-            for row in COMMANDS:
-                for word in (row.name, *row.aliases):
-                    if word.startswith(name):
-                        yield Completion(word, start_position=-len(name))
+            words = (word for row in COMMANDS for word in (row.name, *row.aliases))
+            yield from (Completion(word, start_position=-len(name)) for word in words if word.startswith(name))
             return
         row = next((row for row in COMMANDS if name in (row.name, *row.aliases)), None)
-        if row is not None and row.name == "file":
+        if row is None:
+            return
+        if row.paths:
             yield from self._paths.get_completions(Document(argument), complete_event)
-        elif row is not None and " " not in argument:
-            yield from (Completion(w, start_position=-len(argument)) for w in row.words if w.startswith(argument))
+        elif " " not in argument:
+            choices = self._names() if row.name == "switch" else row.words
+            yield from (Completion(w, start_position=-len(argument)) for w in choices if w.startswith(argument))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ninfer_cli.interrupts import Interrupts
 from ninfer_cli.repl import commands
-from ninfer_cli.repl.submission import Command, closed, is_open, read, script
+from ninfer_cli.repl.command import shortened
+from ninfer_cli.repl.submission import Command, Say, closed, is_open, read, script
+from ninfer_cli.repl.surface import PlainSurface
 from ninfer_cli.reply_view import ReplyView, view_for
-from ninfer_cli.result import Branch, json_line, notices, result_object, reuse_line
-from ninfer_core import Completion, NinferError
+from ninfer_cli.result import Branch, branch_json, json_line, notices, result_object, reuse_line
+from ninfer_core import Completion, FinishReason, NinferError
 
 if TYPE_CHECKING:
     from ninfer_cli.output import Streams
-    from ninfer_cli.repl.chat import Chat, Reply
+    from ninfer_cli.repl.chat import Chat
+    from ninfer_cli.repl.job import Answer, Job
 
 NO_REPLY = "interrupted before the reply began: no turn was made"
+UNSAVED = "this conversation is not saved: /save PATH keeps it, Ctrl-D again leaves"
+NOTHING_ADDED = "the model ends the reply where it ended: nothing was added"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class Step:
     Attributes:
         ok: it was done, or was interrupted.
         leave: the chat is over.
-        unsent: text that made no turn and belongs back into the input line.
+        unsent: text for the input line: a message that made no turn, or a command to be finished there.
     """
 
     ok: bool = True
@@ -49,46 +54,85 @@ class Taker:
         """Do one submission. Errors are shown here, with where before them."""
         submission = read(text)
         try:
-            if isinstance(submission, Command):
-                return self._command(submission)
-            return self._reply(self._chat.say(submission.text, self._make_view(), wants_end), submission.text)
+            return self._take(submission, wants_end)
         except NinferError as error:
             self._streams.warn(f"{where}{error}")
             self._failed(submission, error)
             return Step(ok=False)
+        finally:
+            self._chat.keeper.keep(self._chat)
 
-    def _command(self, command: Command) -> Step:
+    def _take(self, submission: Say | Command, wants_end: Callable[[], bool]) -> Step:
+        if isinstance(submission, Command):
+            return self._command(submission, wants_end)
+        return self._generate(self._chat.message(submission.text), wants_end)
+
+    def _command(self, command: Command, wants_end: Callable[[], bool]) -> Step:
         outcome = commands.dispatch(self._chat, command)
+        if outcome.job is not None:
+            return self._generate(outcome.job, wants_end, command)
         if self._chat.settings.json:
             self._object({"command": command.line, "ok": True, "result": outcome.value})
         elif outcome.text:
             self._streams.dim_line(outcome.text)
-        return Step(leave=outcome.leave)
+        if outcome.show and self._chat.surface.interactive:
+            self._show_turn()
+        return Step(leave=outcome.leave, unsent=outcome.prefill or outcome.unsent)
 
     def _failed(self, submission: object, error: NinferError) -> None:
         if not self._chat.settings.json:
             return
         completion = getattr(error, "completion", None)
+        if completion is not None:
+            branch = Branch(turn=len(self._chat.tree.path()) + 1)
+            self._object(self._result(completion, branch))
         if isinstance(submission, Command):
             self._object({"command": submission.line, "ok": False, "result": str(error)})
-        elif completion is not None:
-            turn = len(self._chat.conversation.path()) + 1
-            self._object(self._result(completion, Branch(turn=turn)))
 
-    def _reply(self, reply: Reply, text: str) -> Step:
-        completion, turn = reply.completion, reply.turn
-        if turn is None:
+    # --- replies --------------------------------------------------------------------------------------------------
+    def _generate(self, job: Job, wants_end: Callable[[], bool], command: Command | None = None) -> Step:
+        answers = self._chat.carry_out(job, self._make_view(), wants_end)
+        for index, answer in enumerate(answers):
+            self._report(answer, index)
+        if command is not None and self._chat.settings.json:
+            places = [None if a.node is None else branch_json(self._chat.tree.branch(a.node)) for a in answers]
+            self._object({"command": command.line, "ok": True, "result": places})
+        if all(answer.node is None for answer in answers):
+            if answers[0].completion.finish_reason is not FinishReason.INTERRUPTED:
+                self._streams.warn(NOTHING_ADDED)
+                return Step()
             self._streams.warn(NO_REPLY)
-            return Step(unsent=text)
-        if self._chat.settings.json:
-            self._object(self._result(completion, self._chat.conversation.branch(turn)))
-        for line in notices(completion, self._chat.settings, "/undo some turns"):
-            self._streams.warn(line)
-        if turn.interrupted:
-            self._streams.dim_line("interrupted: what is there stays in the conversation")
-        if self._show_reuse or self._chat.settings.stats:
-            self._streams.dim_line(reuse_line(completion))
+            return Step(unsent=job.unsent or (command.line if command else ""))
         return Step()
+
+    def _report(self, answer: Answer, index: int) -> None:
+        """Everything that is said of a reply beside its text; of siblings, which nobody has seen yet, the text too."""
+        completion, settings = answer.completion, self._chat.settings
+        if completion.finish_reason is FinishReason.ERROR:
+            self._streams.warn(f"one of the replies failed: {completion.error or 'it does not say why'}")
+        if answer.node is None:
+            return
+        branch = self._chat.tree.branch(answer.node)
+        if settings.json:
+            reply = self._chat.tree.turn_at(answer.node).reply  # of a reply that went on, the whole
+            self._object(self._result(replace(completion, text=reply.text, reasoning=reply.reasoning), branch))
+        elif index and self._chat.surface.interactive:
+            words = shortened(completion.text, 50)
+            self._streams.dim_line(f"sibling {branch.sibling}/{branch.siblings}: {words}  (/next)")
+        elif index:
+            play(completion.text, completion.reasoning, self._make_view())
+        for line in notices(completion, settings, "/undo some turns"):
+            self._streams.warn(line)
+        if completion.finish_reason is FinishReason.INTERRUPTED and not index:
+            self._streams.dim_line("interrupted: what is there stays in the conversation")
+        if self._show_reuse or settings.stats:
+            self._streams.dim_line(reuse_line(completion))
+
+    def _show_turn(self) -> None:
+        turn = self._chat.tree.turn
+        if turn is not None:
+            self._streams.out.write(self._streams.out.foreign(f"> {turn.text}") + "\n")
+            play(turn.reply.text, turn.reply.reasoning, self._make_view())
 
     def _result(self, completion: Completion, branch: Branch) -> dict[str, object]:
         settings = self._chat.settings
@@ -96,6 +140,15 @@ class Taker:
 
     def _object(self, value: object) -> None:
         self._streams.out.write(json_line(value, terminal=self._streams.out.terminal))
+
+
+def play(text: str, reasoning: str | None, view: ReplyView) -> None:
+    """Show a reply that is there already."""
+    if reasoning:
+        view.reasoning(reasoning)
+    if text:
+        view.text(text)
+    view.finish()
 
 
 def script_loop(chat: Chat, lines: Iterable[str], streams: Streams, *, keep_going: bool) -> int:
@@ -154,12 +207,18 @@ class _SpacedView:
 
 def plain_loop(chat: Chat, streams: Streams) -> int:
     """For TERM=dumb: the terminal's own line editing, no cursor codes."""
+    chat.surface = PlainSurface(streams)
     taker = Taker(chat, streams, lambda: view_for(chat.settings, streams), show_reuse=not streams.quiet)
+    warned = False
     while True:
         try:
             text = _read_submission(streams)
         except EOFError:
             streams.out.write("\n")
+            if not warned and chat.keeper.unsaved(chat.tree):
+                warned = True
+                streams.warn(UNSAVED)
+                continue
             return 0
         except KeyboardInterrupt:
             streams.err.write("\n")

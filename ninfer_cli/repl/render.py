@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import re
 from typing import TYPE_CHECKING
+
+from rich.cells import chop_cells
 
 from ninfer_cli.reply_view import MarkdownView, PlainView, ReplyView
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from ninfer_cli.repl.screen import Screen
     from ninfer_cli.settings import Settings
 
+_CODE = re.compile(r"\x1b\[[0-9;]*m")
 LIVE_ROWS = 6
 """Rows of live text: enough to read along, few enough never to scroll the input line away."""
 
@@ -24,7 +27,7 @@ class LivePlainView(PlainView):
         self._screen = screen
 
     def _show_progress(self, text: str) -> None:
-        self._screen.show_live(self._streams.out.dim(text))
+        self._screen.show_live(text)
 
     def _clear_progress(self) -> None:
         self._screen.show_live("")
@@ -42,13 +45,13 @@ class LiveMarkdownView(MarkdownView):
         super().finish()
 
     def _show_progress(self, text: str) -> None:
-        self._screen.show_live(self._streams.out.dim(text))
+        self._screen.show_live(text)
 
     def _clear_progress(self) -> None:
         self._screen.show_live("")
 
     def _draw_tail(self) -> None:
-        self._screen.show_live(self._streams.out.dim(self._blocks.growing))
+        self._screen.show_live(self._blocks.growing)
 
     def _print(self, blocks: list[str]) -> None:
         if blocks:
@@ -63,14 +66,18 @@ def live_view(settings: Settings, streams: Streams, screen: Screen) -> ReplyView
     return LivePlainView(streams, screen, show_reasoning=show)
 
 
-def fitting(tail: str) -> str:
-    """The last rows of a tail, as many as the screen can spare."""
-    size = shutil.get_terminal_size()
-    rows = max(1, min(LIVE_ROWS, size.lines - 4))
-    lines: list[str] = []
-    for line in reversed(tail.split("\n")):
-        # a long line fills several rows; it is cut from the left, where it was read already
-        lines.insert(0, line[-size.columns * (rows - len(lines)) :])
-        if len(lines) == rows:
+def fitting(tail: str, columns: int, rows: int) -> str:
+    """The last rows of a tail, without escape codes, as many as the screen can spare.
+
+    A long line fills several rows; it is cut from the left, where it was read already. Wide glyphs count as two cells
+    and are never split over an edge, so the rows are exactly those that the terminal makes.
+    """
+    left = max(1, min(LIVE_ROWS, rows - 4))
+    kept: list[str] = []
+    for line in reversed(_CODE.sub("", tail).expandtabs(4).split("\n")):
+        wrapped = chop_cells(line, max(columns - 1, 2)) or [""]  # the last column is left free: no terminal wraps there
+        kept = wrapped[-left:] + kept
+        left -= len(wrapped)
+        if left <= 0:
             break
-    return "\n".join(lines)
+    return "\n".join(kept)

@@ -69,6 +69,12 @@ class Screen:
         if self._app:
             self._app.invalidate()
 
+    def control(self, code: str) -> None:
+        """Send a code that draws nothing and moves nothing, between two drawings."""
+        app = self._app
+        if app is not None and app.loop is not None:
+            app.loop.call_soon_threadsafe(self._put, code)
+
     def _draw(self) -> None:
         if self._app:
             self._app.create_background_task(self._drain(self._app))

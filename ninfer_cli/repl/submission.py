@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 QUOTES = '"""'
+_OPENED = re.compile(r'(?:/[^\s/]\S*(?: +-?\d+)? +)?"""')
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,21 @@ def is_open(text: str) -> bool:
 
 def closed(text: str) -> str:
     """The submission without what made it multi-line."""
-    if _quoted(text):
-        before, _, rest = text.partition(QUOTES)
-        inside, _, after = rest.partition(QUOTES)
-        return before + inside.removeprefix("\n").removesuffix("\n") + after
-    return text.replace("\\\n", "\n").removesuffix("\\")
+    return unquoted(text) if _quoted(text) else text.replace("\\\n", "\n").removesuffix("\\")
+
+
+def unquoted(text: str) -> str:
+    """Without the quotes that it opened with, if it did; backslashes at lines' ends are part of a pasted text."""
+    if not _quoted(text):
+        return text
+    before, _, rest = text.partition(QUOTES)
+    inside, _, after = rest.partition(QUOTES)
+    return before + inside.removeprefix("\n").removesuffix("\n") + after
 
 
 def _quoted(text: str) -> bool:
-    """The quotes open a submission at its start, or after a command's name."""
-    first = text.split("\n", 1)[0]
-    return first.startswith(QUOTES) or (first.startswith("/") and first.partition(" ")[2].startswith(QUOTES))
+    """The quotes open a submission at its start, or after a command's name and a number behind it."""
+    return _OPENED.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,30 @@ if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
 
 
-def toolbar(chat: Chat, *, busy: bool, queued: str | None) -> str:
-    """Plain text, one line."""
-    path = chat.conversation.path()
+def toolbar(chat: Chat, *, busy: bool, queued: str | None, progress: str = "") -> str:
+    """Plain text, one line. progress: what is being generated besides the reply that is shown."""
+    if progress:  # all of it must fit into a narrow window
+        return f" {progress} · Ctrl-C ends all" + (f" · {_queued(queued)}" if queued is not None else "")
+    tree = chat.tree
+    path = tree.path()
     parts = [
         one_line(chat.engine.info.model),
         f"{chat.context_used()}/{chat.engine.info.max_context} tok",
         f"turn {len(path)}" if path else "no turn yet",
     ]
-    if path and (branch := chat.conversation.branch(path[-1])).siblings > 1:
-        parts[-1] += f", sibling {branch.sibling}/{branch.siblings}"
+    if path:
+        branch = tree.branch(path[-1])
+        parts[-1] += f", sibling {branch.sibling}/{branch.siblings}" if branch.siblings > 1 else ""
+        parts[-1] += f" [{branch.name}]" if branch.name else ""
     if chat.files:
         parts.append(f"{len(chat.files)} file{'s' if len(chat.files) > 1 else ''} added")
     if busy:
         parts.append("replying, Ctrl-C ends it")
     if queued is not None:
-        words = one_line(queued)
-        parts.append(f"queued: {words if len(words) <= 30 else words[:29] + '…'}")
+        parts.append(_queued(queued))
     return " " + " · ".join(parts)
+
+
+def _queued(text: str) -> str:
+    words = one_line(text)
+    return f"queued: {words if len(words) <= 30 else words[:29] + '…'}"

@@ -1,96 +1,380 @@
-"""ResourceManager: the logical policy (context-cache AUT-2). As yet it knows one candidate, root, and keeps nothing."""
+"""ResourceManager: the logical policy (context-cache AUT-2). Where a request starts from, what is kept, what goes.
+
+It talks to Program through candidates, targets, plans and results only, and keeps no physical fact of its own.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
+from ninfer_core.cache.admission import Admission, Admitted, Ask, Blocked, Failed, Passing, Refused, Transferring
+from ninfer_core.cache.books import AdoptionError, Books
+from ninfer_core.cache.budget import Budget
+from ninfer_core.cache.candidates import Asker, Candidate, Match, build, find_matches
+from ninfer_core.cache.capture import Captures
+from ninfer_core.cache.catalog import CellId
+from ninfer_core.cache.cost import CostModel
+from ninfer_core.cache.demand import Demand
+from ninfer_core.cache.desk import Desk
+from ninfer_core.cache.domain import Option
+from ninfer_core.cache.edges import Edge
+from ninfer_core.cache.evidence import shared_candidates
+from ninfer_core.cache.opening import Destination, Intent, Opening, heir_of
+from ninfer_core.cache.persistence import Persistence
+from ninfer_core.cache.proofs import Proofs, Provable
+from ninfer_core.cache.report import Report
+from ninfer_core.cache.running import RunningRequest
+from ninfer_core.cache.sessions import session_digest
+from ninfer_core.cache.table import cache_table
+from ninfer_core.contract.cache_limits import CacheLimits
+from ninfer_core.contract.cache_table import CacheTable, Residency
 from ninfer_core.contract.ids import RequestId
+from ninfer_core.contract.intent import CacheIntent, CacheMode
 from ninfer_core.contract.plans import Readiness, RequestWork, SequenceHandle
+from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.results import ResourceResult
-from ninfer_core.contract.statistics import Miss, MissReason, Planning, Reuse
+from ninfer_core.contract.sampling import SamplingParams
+from ninfer_core.contract.statistics import Capture, Placement, Planning
+from ninfer_core.contract.verification import Verification
 from ninfer_core.program.planning.target import Target
 from ninfer_core.program.program import Program
 
 
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Not now: look again when a lane or the resource revision changes (PLAN-11)."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Never: the request exceeds what this Engine has even when it is alone."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """The sequence is Active; what was reused and what it took to decide."""
-
-    handle: SequenceHandle
-    reuse: Reuse
-    planning: Planning
-
-
-Admission = Admitted | Blocked | Refused
-
-
 class ResourceManager:
-    """Chooses where a request starts from, has Program seal and start the plan, adopts the result."""
+    """One worker thread calls it. At most one materialization is open at a time (INV-9)."""
 
-    def __init__(self, program: Program, lanes: int) -> None:
+    def __init__(
+        self,
+        program: Program,
+        limits: CacheLimits,
+        cost: CostModel,
+        clock: Callable[[], int] = time.perf_counter_ns,
+    ) -> None:
         self._program = program
-        self._lanes: list[RequestId | None] = [None] * lanes
+        self._limits = limits
+        self._clock = clock
+        self.books = Books(program, limits)
+        self._desk = Desk(program, self.books, cost, clock)
+        self.persistence = Persistence(program, self.books)
+        """Saving and restoring; only while no transition is open."""
+        self._captures = Captures(program, self.books, limits, self._desk)
+        self._report = Report(program, self.books)
+        self._proofs = Proofs(program)
+        self._running: dict[RequestId, RunningRequest] = {}
+        self._askers: dict[RequestId, Asker] = {}
+        self._open: Opening | None = None
 
-    def admit(self, request: RequestId, work: RequestWork) -> Admission:
-        """Try to make one request Active. Blocked and Refused change nothing."""
-        began = time.perf_counter()
-        program = self._program
-        target = Target(program.activation(None, work))
-        assessment = program.assess(target)
-        if assessment.readiness is Readiness.PERMANENTLY_INFEASIBLE:
-            return Refused(
-                f"prompt and output may take {work.lifetime_tokens} tokens, which need {assessment.reason}: "
-                "lower --max-new or raise --kv-capacity"
-            )
-        # The lane is claimed before Program is asked, so that adoption never has to search (RET-4).
-        lane = self._free_lane()
-        if lane is None:
-            return Blocked("every lane is taken")
-        if assessment.readiness is not Readiness.READY:
-            return Blocked(assessment.reason)
-        self._lanes[lane] = request
-        try:
-            done = program.materialize(target, work)
-        except BaseException:
-            self._lanes[lane] = None
-            raise
-        if isinstance(done, ResourceResult):
-            self._lanes[lane] = None
-            return Blocked(done.reason)
-        miss = Miss(0, len(work.prompt), MissReason.DISABLED, "the context cache is off")
-        return Admitted(
-            handle=done,
-            reuse=Reuse(misses=(miss,)),
-            planning=Planning(ms=(time.perf_counter() - began) * 1e3),
+    # --- admission ------------------------------------------------------------------------------------------------
+    @property
+    def transferring(self) -> RequestId | None:
+        """The request whose transition is open, or None."""
+        return None if self._open is None else self._open.intent.ask.request
+
+    def budget(self, runnable: int) -> Budget:
+        """The optional planning of one admission boundary; runnable other requests wait meanwhile (PLAN-8)."""
+        return Budget(self._limits.planning_targets, self._limits.planning_ns, runnable, self._clock)
+
+    def admit(self, ask: Ask, budget: Budget | None = None, passing: Passing | None = None) -> Admission:
+        """Try to make one request Active. Blocked and Refused change nothing.
+
+        Args:
+            budget: what is left of the boundary's optional planning.
+            passing: the head that it would pass.
+        """
+        if self._open is not None:
+            return Blocked("a transition is open")
+        asker = self._asker(ask)
+        began = self._clock()  # the identity belongs to preparing the prompt
+        matches = self._matches(asker)
+        candidates = self._candidates(matches, asker)
+        options = [_option(candidate, asker) for candidate in candidates]
+        ranking = self.books.ranking() if self._limits.recency_eviction else None
+        choice = self._desk.materialize(options, budget or self.budget(0), ranking)
+        if choice.node is None:
+            if choice.readiness is Readiness.PERMANENTLY_INFEASIBLE:
+                return Refused(
+                    f"prompt and output may take {ask.work.lifetime_tokens} tokens, which need {choice.reason}: "
+                    "lower --max-new or raise --kv-capacity"
+                )
+            return Blocked(choice.reason)
+        candidate = candidates[choice.node.option.ordinal]
+        if passing is not None and not self._may_pass(candidate, passing):
+            return Blocked("it might delay the request before it")
+        intent = Intent(
+            ask=ask,
+            asker=asker,
+            candidate=candidate,
+            target=choice.node.target,
+            reuse=self._report.reuse(asker, candidate, choice),
+            planning=Planning((self._clock() - began) / 1e6, choice.stop.value, choice.targets),
+            keys=self._demand_keys(asker, matches),
         )
+        return self._start(intent, at_once=choice.readiness is Readiness.READY)
 
-    def finish(self, request: RequestId, handle: SequenceHandle) -> None:
-        """An ended request frees its lane. With nothing to keep it in, its context goes (OPT-3)."""
-        self._program.discard(handle)
-        self._free(request)
+    def advance(self) -> Admission:
+        """Drive the open transition by one piece of work (TXN-7: decode rounds run between two calls).
 
-    def discard(self, request: RequestId, handle: SequenceHandle) -> None:
-        """A cancelled or failed request: release everything, then free its lane."""
-        self._program.discard(handle)
-        self._free(request)
+        Raises:
+            AdoptionError: its end cannot be adopted. The Engine must not go on (TXN-11).
+        """
+        opening = self._open
+        assert opening is not None, "no transition is open"
+        try:
+            done = self._program.advance(opening.transaction, opening.plan)
+        except BaseException as error:
+            raise AdoptionError("a transition came to no stable end") from error
+        return Transferring() if done is None else self._settle(opening, done)
 
-    def _free(self, request: RequestId) -> None:
-        self._lanes[self._lanes.index(request)] = None
+    def cancel(self, request: RequestId) -> None:
+        """The caller of an opening request does not want it any more: abort at the next phase boundary (TXN-10)."""
+        if self._open is not None and self.transferring == request:
+            self._open.transaction.cancel()
 
-    def _free_lane(self) -> int | None:
-        return next((lane for lane, owner in enumerate(self._lanes) if owner is None), None)
+    def forget(self, request: RequestId) -> None:
+        """A waiting request has left."""
+        self._askers.pop(request, None)
+
+    # --- progress and ends of a running request ----------------------------------------------------------------------
+    def before_pass(self, request: RequestId, until: int, blocked: int) -> int:
+        """Offer the captures that the next pass reaches: proved now, at the present revision (INV-17).
+
+        Args:
+            until: the frontier that the pass ends at.
+            blocked: running requests, this one included, that wait while room is made (DEF-12).
+
+        Returns:
+            Where the pass should end: until, or before it for an image that only main memory has room for.
+        """
+        return self._captures.offer(self._running[request], until, blocked)
+
+    def after_pass(self, request: RequestId) -> None:
+        """A pass was committed: publish what it captured for others."""
+        self._captures.settle(self._running[request])
+
+    def finish(self, request: RequestId, *, unreachable: bool = False) -> bool:
+        """Publish an ended request's continuation, or discard it where it has no place (RET-4, INV-15).
+
+        Args:
+            unreachable: the Frontend says that no rendering of history reproduces its endpoint (VAL-9).
+
+        Returns:
+            Whether something was kept.
+        """
+        running = self._running[request]
+        if running.cell is None:
+            self.discard(request)
+            return False
+        claim = self._program.claim(running.handle)
+        owner = self._program.finish(running.handle)
+        if owner is None:
+            self._leave(running, give_cell=True)
+            return False
+        session = running.asker.session
+        entry = self.books.publish_private(running.cell, owner, session, running.order, unreachable=unreachable)
+        self._proofs.remember(request, Provable(claim, owner, entry.checkpoints[-1].ref))
+        self._leave(running, give_cell=False)
+        return True
+
+    def discard(self, request: RequestId) -> None:
+        """A cancelled or failed request: release everything, then free its cell."""
+        running = self._running[request]
+        self._program.discard(running.handle)
+        self._leave(running, give_cell=True)
+
+    def captures(self, request: RequestId) -> tuple[Capture, ...]:
+        """What became of the request's captures so far (STAT-1)."""
+        running = self._running.get(request)
+        return () if running is None else tuple(running.captures)
+
+    def residency(self, prompt: PreparedPrompt) -> Residency:
+        """The deepest checkpoint that a request with this prompt would find now."""
+        work = RequestWork(prompt, len(prompt) + 1, SamplingParams(temperature=0))
+        asker = Asker(work, self._program.identity(work), self._allowed(CacheIntent()), None)
+        deepest = next(iter(self._matches(asker)), None)
+        if deepest is None:
+            return Residency(0, Placement.NONE)
+        return Residency(deepest.summary.frontier, deepest.summary.placement)
+
+    def table(self) -> CacheTable:
+        """What the cache holds now (STAT-3)."""
+        return cache_table(self._program, self.books, [running.owner for running in self._running.values()])
+
+    def verify(self, request: RequestId) -> Verification:
+        """Replay a finished request cold and compare (VER-1). Evicts nothing."""
+        return self._proofs.verify(request)
+
+    def audit(self) -> None:
+        """Recount Program and the books. Raises AssertionError naming the first difference."""
+        self._program.audit()
+        waiting = () if self._open is None else (self._open.destination.cell,)
+        private = [
+            cell for cell in (*(running.cell for running in self._running.values()), *waiting) if cell is not None
+        ]
+        shared = [
+            intended.shared_cell
+            for running in self._running.values()
+            for intended in running.intended
+            if intended.shared_cell is not None
+        ]
+        self.books.audit(private, shared)
+        leaning = {edge.request for edge in self.books.edges}
+        assert leaning <= self._running.keys(), "an edge of a request that does not run"
+        assert self.books.claims == (frozenset() if self._open is None else self._open.intent.claims)
+        for running in self._running.values():
+            assert self._program.sequence(running.handle).owner == running.owner
+
+    def _may_pass(self, candidate: Candidate, passing: Passing) -> bool:
+        head = self._program.activation(None, passing.head.work)
+        protected = tuple(self.books.edges.owners())
+        return self._program.backfill_proof(passing.donors, candidate.activation, head, protected) is not None
+
+    # --- parts: asking ----------------------------------------------------------------------------------------------
+    def _asker(self, ask: Ask) -> Asker:
+        asker = self._askers.get(ask.request)
+        if asker is None:
+            session = None if ask.intent.session is None else session_digest(ask.intent.session)
+            asker = Asker(ask.work, self._program.identity(ask.work), self._allowed(ask.intent), session)
+            self._askers[ask.request] = asker
+        return asker
+
+    def _allowed(self, intent: CacheIntent) -> CacheIntent:
+        """With the cache off every request is a Disabled one (OPT-3)."""
+        return intent if self._limits.enabled else replace(intent, mode=CacheMode.DISABLED)
+
+    def _matches(self, asker: Asker) -> tuple[Match, ...]:
+        if asker.intent.mode is CacheMode.DISABLED:
+            return ()
+        return find_matches(self._program, asker, self.books.private, self.books.shared)
+
+    def _candidates(self, matches: tuple[Match, ...], asker: Asker) -> list[Candidate]:
+        """The bounded set, deepest first, root last; for each the mode that CAN-8 gives it."""
+        bound = None if asker.session is None else self.books.sessions.owner_of(asker.session)
+        made = []
+        for candidate, fallback in build(self._program, matches, asker, self.books.edges, bound):
+            if fallback is not None and not self._holds_beside(candidate):
+                candidate = fallback
+            made.append(candidate)
+        return made
+
+    def _holds_beside(self, retained: Candidate) -> bool:
+        """Whether the cache can hold the branch beside the conversation (CAN-8)."""
+        if retained.needs_cell and not self.books.private.free_cells:
+            return False
+        found = self._program.session().assess(Target(retained.activation))
+        return found.readiness in (Readiness.READY, Readiness.NEEDS_TRANSFER)
+
+    def _demand_keys(self, asker: Asker, matches: tuple[Match, ...]) -> frozenset[bytes]:
+        keys = {self.books.keys[match.summary.ref] for match in matches}
+        for shared in shared_candidates(asker.work.prompt, asker.intent, self._limits, asker.key):
+            keys.add(shared.key)
+        return frozenset(keys)
+
+    # --- parts: transition -------------------------------------------------------------------------------------------
+    def _start(self, intent: Intent, *, at_once: bool) -> Admission:
+        """Claim, then seal and start; a plan that needs no copies is driven to its end at once."""
+        private = self.books.private
+        # Claims and cell come before Program is asked, so that adoption never has to search (TXN-4, RET-4).
+        needs = intent.candidate.needs_cell
+        cell = private.reserve() if needs else None
+        heir = None
+        if needs and cell is None:
+            heir = heir_of(intent.target, {entry.owner: entry for entry in private})
+        destination = Destination(cell, heir)
+        self.books.claim(intent.claims)
+        try:
+            plan = self._program.seal(intent.target, intent.ask.work)
+            begun = self._program.start(plan)
+        except BaseException:
+            self._unclaim(destination)
+            raise
+        if isinstance(begun, ResourceResult):
+            self._unclaim(destination)
+            return Failed(begun.reason)
+        self._open = Opening(intent, plan, begun, destination)
+        while at_once:
+            if not isinstance(admission := self.advance(), Transferring):
+                return admission
+        return Transferring()
+
+    def _unclaim(self, destination: Destination) -> None:
+        """Nothing has come of it: the whole claim is rolled back."""
+        self.books.unclaim()
+        if destination.cell is not None:
+            self.books.private.give(destination.cell)
+
+    def _settle(self, opening: Opening, done: ResourceResult | SequenceHandle) -> Admission:
+        """Adopt a transition's end. Raises AdoptionError before anything has changed."""
+        result = opening.transaction.result
+        assert result is not None
+        intent, destination = opening.intent, opening.destination
+        if isinstance(done, ResourceResult):
+            self.books.adopt(result, intent.ask.request)
+            self._open = None
+            self._unclaim(destination)
+            return Failed(result.reason)
+        heir = intent.consumed if destination.heir is None else destination.heir
+        inherited = self.books.adopt(result, intent.ask.request, intent.consumed, heir)
+        self._open = None
+        self.books.unclaim()
+        running = self._begin(intent, done, destination.cell if inherited is None else inherited)
+        self._plan_captures(running)
+        return Admitted(done, intent.reuse, intent.planning, result.transfer)
+
+    def _begin(self, intent: Intent, handle: SequenceHandle, cell: CellId | None) -> RunningRequest:
+        """The adopted sequence's place in the books: its edge, its cell, its demand."""
+        ask, asker, candidate = intent.ask, intent.asker, intent.candidate
+        domain = asker.session or b"request %d" % ask.request
+        owner = self._program.sequence(handle).owner
+        running = RunningRequest(ask.request, ask.order, asker, domain, handle, owner, cell, candidate)
+        self._running[ask.request] = running
+        self._askers.pop(ask.request, None)
+        source = None if candidate.owner is None else self.books.get(candidate.owner)
+        if source is not None and candidate.ref is not None:
+            source.hit(candidate.ref, self.books.demand.epoch + 1)
+            self.books.edges.add(Edge(ask.request, source.owner, source.cell))
+        if asker.session is not None and cell is not None:
+            self.books.begin_turn(asker.session, ask.request)
+        if asker.intent.mode is CacheMode.READ_WRITE:
+            # One more materialization: credits of exactly matched shared owners are consumed (DEF-7).
+            self.books.demand.record(Demand(domain, intent.keys))
+            self.books.age_credits(intent.keys)
+        return running
+
+    def _plan_captures(self, running: RunningRequest) -> None:
+        """Captures are optional: trouble with them is no reason to lose the request (INV-15)."""
+        if running.asker.intent.mode is CacheMode.DISABLED:
+            return
+        try:
+            self._captures.plan(running)
+        except AdoptionError:
+            raise
+        except Exception:
+            self._captures.abandon(running)
+            running.intended.clear()
+
+    def _leave(self, running: RunningRequest, *, give_cell: bool) -> None:
+        self._captures.abandon(running)
+        if give_cell and running.cell is not None:
+            self.books.private.give(running.cell)
+        self.books.edges.remove(running.request)
+        if running.asker.session is not None:
+            self.books.end_turn(running.asker.session, running.request)
+        del self._running[running.request]
+        # Who waits may have been passed: its order still stands below those of requests that have ended.
+        known = [*(r.order for r in self._running.values()), *map(int, self._askers)]
+        self.books.sessions.prune(min(known, default=running.order + 1))
+
+
+def _option(candidate: Candidate, asker: Asker) -> Option:
+    return Option(
+        ordinal=candidate.ordinal,
+        demand=candidate.activation,
+        prompt_tokens=len(asker.work.prompt),
+        source_owner=candidate.owner,
+        base_dead=candidate.base_dead,
+        needs_cell=candidate.needs_cell,
+        reused=candidate.frontier,
+        bound=candidate.bound,
+    )

@@ -8,7 +8,7 @@ from enum import Enum
 
 from ninfer_core.contract.ids import RequestId
 from ninfer_core.contract.plans import RequestWork, SequenceHandle
-from ninfer_core.contract.statistics import Planning, RequestStatistics, Reuse, Timings, Transfer, Usage
+from ninfer_core.contract.statistics import Capture, Planning, RequestStatistics, Reuse, Timings, Transfer, Usage
 from ninfer_core.engine.channel import EventChannel
 from ninfer_core.engine.request import GenerationRequest
 from ninfer_core.frontend.output import OutputSession
@@ -58,6 +58,8 @@ class ActiveRequest:
         token_ids: accepted output tokens, forced ones included.
         prefilled: prompt tokens in the state, reused ones included.
         prompt_done: the first token has been drawn.
+        attempts: admissions whose transition was aborted.
+        kept: a continuation was published at its end.
         reasoning_tokens: output tokens of the open think block, for the thinking budget.
     """
 
@@ -71,6 +73,10 @@ class ActiveRequest:
     handle: SequenceHandle | None = None
     reuse: Reuse = field(default_factory=Reuse)
     planning: Planning = field(default_factory=Planning)
+    transfer: Transfer = field(default_factory=Transfer)
+    captures: tuple[Capture, ...] = ()
+    attempts: int = 0
+    kept: bool = False
     token_ids: list[int] = field(default_factory=list)
     prefilled: int = 0
     prompt_done: bool = False
@@ -90,8 +96,8 @@ class ActiveRequest:
         return RequestStatistics(
             usage=Usage(self.prompt_tokens, self.reuse.frontier, computed, len(self.token_ids)),
             reuse=self.reuse,
-            transfer=Transfer(),
+            transfer=self.transfer,
             planning=self.planning,
-            captures=(),
+            captures=self.captures,
             timings=self.clock.timings(len(self.token_ids)),
         )

@@ -7,24 +7,32 @@ import secrets
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
 from ninfer_core.cache.manager import ResourceManager
+from ninfer_core.contract.cache_table import CacheTable, Residency
 from ninfer_core.contract.ids import RequestId
+from ninfer_core.contract.intent import CacheIntent
 from ninfer_core.contract.plans import RequestWork
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.sampling import SamplingParams
+from ninfer_core.contract.verification import Verification
 from ninfer_core.engine.active import ActiveRequest
 from ninfer_core.engine.events import Completion, Event
 from ninfer_core.engine.handle import RequestHandle
 from ninfer_core.engine.info import EngineInfo
 from ninfer_core.engine.options import EngineOptions
-from ninfer_core.engine.request import DEFAULT_MAX_NEW, CacheMode, GenerationRequest
+from ninfer_core.engine.request import DEFAULT_MAX_NEW, GenerationRequest
+from ninfer_core.engine.sessions import AutosavedSession, FileOptions, RestoredSession, SavedSession, Sessions
 from ninfer_core.engine.startup import start_up
-from ninfer_core.engine.worker import Worker
+from ninfer_core.engine.worker import Worker, WorkerLimits
 from ninfer_core.errors import PromptTooLong, UsageError
 from ninfer_core.frontend.messages import Message
+from ninfer_core.frontend.prefix import open_prefix
+from ninfer_core.program.session_key import SessionKey
+from ninfer_core.program.session_store import SessionStore
 
 Tools = Sequence[Mapping[str, Any]]
 
@@ -38,7 +46,7 @@ class Settings(TypedDict, total=False):
     max_new: int
     stop: tuple[str, ...]
     thinking_budget: int | None
-    cache_mode: CacheMode
+    cache: CacheIntent
 
 
 class Engine:
@@ -58,8 +66,10 @@ class Engine:
         self.default_sampling: SamplingParams = parts.default_sampling
         """From the model's generation_config.json, else the plain distribution."""
         self._ids = itertools.count(1)
-        manager = ResourceManager(parts.program, options.max_concurrency)
-        self._worker = Worker(parts.program, manager, options.prefill_chunk, options.queue_limit)
+        manager = self._manager = ResourceManager(parts.program, parts.limits, parts.cost)
+        limits = WorkerLimits(options.max_concurrency, options.prefill_chunk, options.queue_limit)
+        self._worker = Worker(parts.program, manager, limits)
+        self._sessions = Sessions(self._worker, manager.persistence)
         # An Engine that was forgotten, not closed, lets go of its model. No waiting here: collection runs anywhere.
         weakref.finalize(self, self._worker.stop).atexit = False
 
@@ -92,6 +102,24 @@ class Engine:
         """
         return self._frontend.prepare(messages, tools=tools, thinking=thinking)
 
+    def prepare_prefix(
+        self,
+        messages: Sequence[Message],
+        waiting: str = "",
+        *,
+        tools: Tools | None = None,
+        thinking: bool | None = None,
+    ) -> PreparedPrompt:
+        """The beginning that all prompts with these messages share, whatever the user says next: for `prefill`.
+
+        Args:
+            waiting: text, such as a document, that the next message begins with; a blank line follows it.
+
+        Raises:
+            UsageError: as `prepare`, or there is no such beginning.
+        """
+        return open_prefix(self._frontend, messages, waiting, tools, thinking)
+
     def prepare_text(self, text: str) -> PreparedPrompt:
         """Tokenise raw text, without template and without control tokens. Raises UsageError for an empty one."""
         return self._frontend.prepare_text(text)
@@ -115,7 +143,7 @@ class Engine:
             EngineClosed: the Engine no longer serves.
         """
         length, context = len(request.prompt), self.info.max_context
-        if length >= context:
+        if length + min(request.max_new, 1) > context:
             raise PromptTooLong(length, context)
         for name, tokens in (("the prompt", request.prompt.token_ids), ("logit-bias", request.sampling.logit_bias)):
             if foreign := [token for token in tokens if not 0 <= token < self.info.vocab_size]:
@@ -152,6 +180,97 @@ class Engine:
             handle.cancel()
             raise
 
+    def prefill(self, prompt: PreparedPrompt, cache: CacheIntent | None = None) -> Completion:
+        """Read a prompt and generate nothing: what continues it starts from its end. Waits for the result.
+
+        Raises:
+            PromptTooLong, UsageError, QueueFull, EngineClosed: as `submit`.
+        """
+        handle = self.submit(GenerationRequest(prompt, max_new=0, cache=cache or CacheIntent()))
+        try:
+            return handle.result()
+        except BaseException:
+            handle.cancel()
+            raise
+
+    # --- the context cache ------------------------------------------------------------------------------------------
+    def verify(self, request_id: RequestId) -> Verification:
+        """Replay one of the last finished requests cold, by its execution trace, and compare state and tokens (VER-1).
+
+        Runs in the worker, so other requests wait. It takes no memory from the cache and evicts nothing.
+
+        Raises:
+            EngineClosed: the Engine no longer serves.
+        """
+        return self._worker.call(lambda: self._manager.verify(request_id))
+
+    def residency(self, prompts: Sequence[PreparedPrompt]) -> tuple[Residency, ...]:
+        """For each prompt the deepest checkpoint that a request would find now. Reserves nothing."""
+        return self._worker.call(lambda: tuple(self._manager.residency(prompt) for prompt in prompts))
+
+    def cache_table(self) -> CacheTable:
+        """Every owner with its checkpoints, placement and bytes, and the totals per axis (STAT-3)."""
+        return self._worker.call(self._manager.table)
+
+    # --- sessions -----------------------------------------------------------------------------------------------------
+    def save_session(
+        self, path: Path, paths: Sequence[Sequence[int]], conversation: Any, file: FileOptions | None = None
+    ) -> SavedSession:
+        """Write what is resident of a conversation's branches into one portable file. Nothing in the Engine changes.
+
+        Args:
+            paths: token ids of the branches, prompt and output together.
+            conversation: JSON-like; goes into the file, readable without a model.
+            file: whether an existing file may be replaced, how large the state may get, and who signs it.
+
+        Raises:
+            SessionError: the file exists, or cannot be written: it is as it was then.
+        """
+        return self._sessions.save(path, paths, conversation, file or FileOptions())
+
+    def autosave(self, store: SessionStore, paths: Sequence[Sequence[int]], conversation: Any) -> AutosavedSession:
+        """Bring a session's directory up to date: only what it does not hold yet is copied and written.
+
+        Files are written by the calling thread; the worker is held for the copy alone. Call it after each turn.
+
+        Args:
+            paths, conversation: as of `save_session`.
+
+        Raises:
+            SessionError: it cannot be written: the directory is as it was then.
+        """
+        return self._sessions.autosave(store, paths, conversation)
+
+    def restore_session(self, where: Path | SessionStore, key: SessionKey | None = None) -> RestoredSession:
+        """Read a session of either form and make its state resident: a prompt on its path starts from there.
+
+        Newest continuations come first. What finds no room is left out, and named in the result.
+
+        Args:
+            where: a file or a directory, or a store: then what was restored is not written again by `autosave`.
+            key: tells whether this user's ninfer wrote it. State that is not proven is used all the same, and nothing
+                that is saved from this Engine is signed any more until `verify_session` finds every bit of it right.
+
+        Raises:
+            SessionError: one line that names the check that failed, or room for nothing; nothing has changed then.
+        """
+        return self._sessions.restore(where, key)
+
+    def verify_session(self, restored: RestoredSession) -> tuple[tuple[Verification, ...], ...]:
+        """Replay every restored checkpoint cold, from token 0, and compare it bit for bit: for each its result.
+
+        Other requests run between two replays.
+
+        Raises:
+            EngineClosed: the Engine no longer serves.
+        """
+        return self._sessions.verify(restored)
+
+    def audit(self) -> None:
+        """Recount the whole cache from nothing. Raises AssertionError naming the first difference (INV)."""
+        self._worker.call(self._manager.audit)
+
+    # --- parts ------------------------------------------------------------------------------------------------------
     def _request(self, messages: Sequence[Message] | str, settings: Settings) -> GenerationRequest:
         if unknown := settings.keys() - Settings.__annotations__.keys():
             raise TypeError(f"unknown keyword {min(unknown)!r}: use {', '.join(Settings.__annotations__)}")
@@ -165,5 +284,5 @@ class Engine:
             max_new=settings.get("max_new", DEFAULT_MAX_NEW),
             stop=settings.get("stop", ()),
             thinking_budget=settings.get("thinking_budget"),
-            cache_mode=settings.get("cache_mode", CacheMode.READ_WRITE),
+            cache=settings.get("cache", CacheIntent()),
         )

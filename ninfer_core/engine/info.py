@@ -21,6 +21,12 @@ class EngineInfo:
         vocab_size: rows of the head.
         has_thinking_switch: the template reacts to enable_thinking.
         load_report: one line: tensors loaded and skipped.
+        cache: whether anything is kept between requests.
+        device_state_slots, host_state_slots: StateImages beside one per lane, on the device and in main memory.
+        host_kv_capacity: bytes of the KV arena in main memory.
+        max_private_continuations, max_shared_prefixes, max_long_anchors: places in the catalogs.
+        cost_model: where the coefficients that order choices come from.
+        notices: what start-up has to say, one line each.
     """
 
     model: str
@@ -37,3 +43,12 @@ class EngineInfo:
     vocab_size: int
     has_thinking_switch: bool
     load_report: str
+    cache: bool = False
+    device_state_slots: int = 0
+    host_state_slots: int = 0
+    host_kv_capacity: int = 0
+    max_private_continuations: int = 0
+    max_shared_prefixes: int = 0
+    max_long_anchors: int = 0
+    cost_model: str = ""
+    notices: tuple[str, ...] = ()

@@ -7,27 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ninfer_core.contract.progress import LoadProgress
+from ninfer_core.engine.cache_options import ContextCacheOptions
 from ninfer_core.errors import UsageError
 
 MAX_CONCURRENCY = 8
 """PRO-1: the largest number of lanes."""
 
 DEFAULT_MAX_CONTEXT = 32_768
-
-
-@dataclass(frozen=True, slots=True)
-class ContextCacheOptions:
-    """The context cache's capacities (OPT-1). Disabled (OPT-3) keeps nothing between requests.
-
-    Attributes:
-        enabled: False means root only: nothing is read or published.
-    """
-
-    enabled: bool = False
-
-    def __post_init__(self) -> None:
-        if self.enabled:
-            raise UsageError("the context cache is not built yet: leave it off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +33,8 @@ class EngineOptions:
         prefill_chunk: most tokens that one prefill step computes before running rows decode again.
         queue_limit: requests that may wait; one more is refused with QueueFull.
         cache: the context cache's capacities.
+        calibration: the file of measured cost coefficients (`calibrate` writes it), or None for the generic ones. A
+            bad file costs a notice, never the start.
         progress: called from the loading thread with each LoadProgress, or None.
 
     Raises:
@@ -62,6 +50,7 @@ class EngineOptions:
     prefill_chunk: int = 512
     queue_limit: int = 64
     cache: ContextCacheOptions = field(default_factory=ContextCacheOptions)
+    calibration: Path | None = None
     progress: Callable[[LoadProgress], None] | None = None
 
     def __post_init__(self) -> None:
@@ -80,3 +69,4 @@ class EngineOptions:
             raise UsageError(f"prefill-chunk is {self.prefill_chunk}: it must be at least 1")
         if self.queue_limit < 1:
             raise UsageError(f"queue-limit is {self.queue_limit}: it must be at least 1")
+        self.cache.check_covers(self.max_concurrency)

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 
+from ninfer_core.contract.intent import CacheIntent
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.errors import UsageError
 
 DEFAULT_MAX_NEW = 4096
-
-
-class CacheMode(Enum):
-    """REQ-1: what a request may do with the context cache."""
-
-    READ_WRITE = "read_write"
-    DISABLED = "disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +19,13 @@ class GenerationRequest:
     Attributes:
         prompt: from `Engine.prepare`, `prepare_text` or `prepare_tokens`.
         sampling: how tokens are drawn.
-        max_new: most tokens to generate; shortened to the remaining context, then the request ends with LENGTH.
+        max_new: most tokens to generate; shortened to the remaining context, then the request ends with LENGTH. With 0
+            the prompt is read and nothing is generated.
         stop: strings that end the answer; the text ends before the first that occurs.
         thinking_budget: most tokens of reasoning before the think block is closed by force; None is no limit.
         ignore_end: go on after end tokens (benchmarks).
         tools: JSON schemas of the tools, to type the arguments of parsed calls.
-        cache_mode: REQ-1.
+        cache: what it may do with the context cache (REQ-1).
 
     Raises:
         UsageError: a value outside its range.
@@ -44,11 +38,11 @@ class GenerationRequest:
     thinking_budget: int | None = None
     ignore_end: bool = False
     tools: tuple[dict[str, object], ...] | None = None
-    cache_mode: CacheMode = CacheMode.READ_WRITE
+    cache: CacheIntent = field(default_factory=CacheIntent)
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.max_new) or self.max_new < 1:
-            raise UsageError(f"max-new is {self.max_new!r}: it must be a whole number, at least 1")
+        if not _is_whole(self.max_new) or self.max_new < 0:
+            raise UsageError(f"max-new is {self.max_new!r}: it must be a whole number, 0 or more")
         budget = self.thinking_budget
         if budget is not None and (not _is_whole(budget) or budget < 0):
             raise UsageError(f"thinking-budget is {budget!r}: it must be a whole number, 0 or more")

@@ -3,43 +3,136 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
-from ninfer_core.contract.ids import Revision
+from ninfer_core.contract.ids import RequestId, Revision
 from ninfer_core.engine.active import ActiveRequest, Wish
+
+MOST_PASSES = 32
+"""How many requests may pass one blocked head, however safe it is: nobody waits behind an endless stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What a blocked request waits for a change of (PLAN-11): nothing else makes it worth trying again.
+
+    Attributes:
+        revision: of the resources.
+        running: requests that occupy a lane.
+        settled: transitions that have come to an end.
+        head: whose protection holds.
+    """
+
+    revision: Revision
+    running: int
+    settled: int
+    head: RequestId
 
 
 class Scheduler:
-    """First in, first out; the head is never passed. Prefill goes to the oldest request that still needs it."""
+    """First in, first out. A blocked head may be passed only by a request that Program has proved not to delay it.
 
-    def __init__(self) -> None:
+    Attributes:
+        waiting: in order of submission.
+        running: in order of admission.
+        opening: admitted, and its transition is still being carried out.
+        donors: what ran when the head was first blocked: their ends are what it waits for (ACT-5).
+    """
+
+    def __init__(self, lanes: int) -> None:
+        self._lanes = lanes
         self.waiting: deque[ActiveRequest] = deque()
         self.running: list[ActiveRequest] = []
-        self._blocked_at: Revision | None = None
+        self.opening: ActiveRequest | None = None
+        self.donors: tuple[ActiveRequest, ...] = ()
+        self._before_opening: tuple[ActiveRequest, ...] = ()
+        self._blocked_at: Signal | None = None
+        self._tried: set[RequestId] = set()
+        self._settled = 0
+        self._passes = 0
 
-    def head(self, revision: Revision) -> ActiveRequest | None:
-        """The request to try now. A blocked head is tried again only when the resource revision has moved."""
-        if not self.waiting or self._blocked_at == revision:
+    # --- order ----------------------------------------------------------------------------------------------------
+    def next(self, revision: Revision) -> ActiveRequest | None:
+        """The request to try now: never one while another's transition is open or every lane is taken.
+
+        The head, unless it is blocked and nothing that it waits for has changed. Then those behind it, in order, each
+        once until something changes.
+        """
+        busy = len(self.running) + (self.opening is not None)
+        if not self.waiting or self.opening is not None or busy >= self._lanes:
             return None
-        return self.waiting[0]
+        if self._blocked_at != self._signal(revision):
+            return self.waiting[0]
+        if not self.donors or self._passes >= MOST_PASSES:
+            return None
+        return next((r for i, r in enumerate(self.waiting) if i and r.id not in self._tried), None)
 
-    def block(self, revision: Revision) -> None:
-        """The head could not be admitted at this revision."""
-        self._blocked_at = revision
+    def passed_by(self, request: ActiveRequest) -> ActiveRequest | None:
+        """The head that a waiting request would pass; None for the head itself."""
+        return None if request is self.waiting[0] else self.waiting[0]
+
+    def block(self, request: ActiveRequest, revision: Revision) -> None:
+        """A request could not be admitted. Once it is the head, what runs is protected for it."""
+        if request is not self.waiting[0]:
+            self._tried.add(request.id)
+            return
+        if not self.donors:
+            self.donors = tuple(self.running)
+        self._blocked_at = self._signal(revision)
+        self._tried.clear()
+
+    def open(self, request: ActiveRequest) -> None:
+        """A waiting request's transition has started. Until it is Active it keeps its place."""
+        place = self.waiting.index(request)
+        self._before_opening = tuple(self.waiting)[:place]
+        self.waiting.remove(request)
+        self.opening = request
 
     def start(self, request: ActiveRequest) -> None:
-        """The head was admitted."""
-        self.leave(request)
+        """A waiting or opening request has become Active."""
+        if self.opening is not request:
+            self.open(request)
+        if self._heads():
+            self._forget_head()
+        else:
+            self._passes += 1
+        self._close()
         self.running.append(request)
 
+    def reopen(self, request: ActiveRequest) -> None:
+        """An opening request's transition was aborted: it waits where it did before."""
+        self.waiting.insert(sum(r in self.waiting for r in self._before_opening), request)
+        self._close()
+
     def leave(self, request: ActiveRequest) -> None:
-        """The request is over, or about to run: forget it here."""
+        """The request is over: forget it here."""
         if request in self.running:
             self.running.remove(request)
+            self.donors = tuple(donor for donor in self.donors if donor is not request)
+        elif self.opening is request:
+            if self._heads():
+                self._forget_head()
+            self._close()
         else:
-            if self.waiting and self.waiting[0] is request:
-                self._blocked_at = None
+            if request is self.waiting[0]:
+                self._forget_head()
             self.waiting.remove(request)
 
+    def _heads(self) -> bool:
+        """Whether the opening request passes nobody."""
+        return not any(r in self.waiting for r in self._before_opening)
+
+    def _forget_head(self) -> None:
+        self.donors, self._passes, self._blocked_at = (), 0, None
+
+    def _close(self) -> None:
+        self.opening, self._before_opening = None, ()
+        self._settled += 1
+
+    def _signal(self, revision: Revision) -> Signal:
+        return Signal(revision, len(self.running), self._settled, self.waiting[0].id)
+
+    # --- passes ---------------------------------------------------------------------------------------------------
     def prefilling(self) -> ActiveRequest | None:
         """The oldest running request whose prompt is not yet computed."""
         return next((r for r in self.running if not r.prompt_done), None)
@@ -52,6 +145,11 @@ class Scheduler:
         """Requests, waiting or running, that their callers want ended."""
         return [r for r in (*self.waiting, *self.running) if r.wish is not Wish.GO_ON]
 
+    @property
+    def everyone(self) -> list[ActiveRequest]:
+        return [*self.running, *([] if self.opening is None else [self.opening]), *self.waiting]
+
     def has_work(self, revision: Revision) -> bool:
         """Whether anything can move without news from outside."""
-        return bool(self.running) or self.head(revision) is not None or bool(self.stopping())
+        busy = self.running or self.opening is not None
+        return bool(busy) or self.next(revision) is not None or bool(self.stopping())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from copy import copy
 
 from ninfer_core.contract.ids import Frontier
 from ninfer_core.contract.prompt import Boundaries
@@ -38,10 +39,16 @@ class BoundaryFinder:
         self._starts = [cut.start for cut in rendering.cuts if token is not None and cut.token.content == token]
         self.opener_start = self._opener_start()
 
+    def over(self, rendering: Rendering) -> BoundaryFinder:
+        """The same places in a rendering of the same text and cuts with other ids."""
+        other = copy(self)
+        other._rendering = rendering
+        return other
+
     def find(self, mode: bool | None) -> Boundaries:
         """The boundaries; mode is the thinking mode of the rendering."""
         g = self._frontier(self.opener_start)
-        heads = self._assistant_heads()
+        heads = [self._frontier(p) for p in self.assistant_starts()]
         first = self._first_start()
         ends = [self._frontier(p) for p in self._starts if first < p <= self.opener_start]
         return Boundaries(
@@ -50,7 +57,8 @@ class BoundaryFinder:
             message_ends=tuple(sorted({*ends, g})),
             generation_opener=g,
             turn_closure=self._turn_closure(heads, g),
-            rewrite_execution_frontiers=tuple(sorted({*heads, g})),
+            # Where history does not show its openers, a cut at this one would never be found again.
+            rewrite_execution_frontiers=tuple(sorted({*heads, g})) if self._starts else (),
             reproduces_history=self._facts.reproduces[mode],
         )
 
@@ -68,9 +76,10 @@ class BoundaryFinder:
             place = before[-1] if before else place
         return place
 
-    def _assistant_heads(self) -> list[Frontier]:
+    def assistant_starts(self) -> list[int]:
+        """The characters at which the assistant's messages start, as far as the template shows them."""
         head, text = self._facts.assistant_head, self._rendering.text
-        return [self._frontier(p) for p in self._starts if p < self.opener_start and text.startswith(head, p)]
+        return [p for p in self._starts if p < self.opener_start and text.startswith(head, p)]
 
     def _turn_closure(self, heads: Sequence[Frontier], g: Frontier) -> Frontier:
         messages = self._composition.messages

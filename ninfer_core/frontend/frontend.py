@@ -14,11 +14,12 @@ from ninfer_core.frontend.composer import Composer, leading_systems, message_tex
 from ninfer_core.frontend.guard import strings
 from ninfer_core.frontend.messages import ROLES, Message, parse_tools
 from ninfer_core.frontend.output import OutputSession
+from ninfer_core.frontend.own_ids import with_own_ids, without_end
 from ninfer_core.frontend.probe import TemplateFacts, opens_thinking
-from ninfer_core.frontend.strict_json import check_value
 from ninfer_core.frontend.template import ChatTemplate
 from ninfer_core.frontend.thinking import ThinkingSupport
 from ninfer_core.frontend.tokenizer import Tokenizer, check_unicode
+from ninfer_core.strict_json import check_value
 
 
 class Frontend:
@@ -53,6 +54,11 @@ class Frontend:
 
     # --- facts ------------------------------------------------------------------------------------------------------
     @property
+    def template_digest(self) -> str:
+        """SHA-256 of the chat template's source."""
+        return dict(self._mode)["template"]
+
+    @property
     def thinking(self) -> ThinkingSupport:
         """What the template lets one decide about reasoning."""
         return self.facts.thinking
@@ -76,11 +82,13 @@ class Frontend:
         """Render and tokenise a conversation.
 
         Args:
-            messages: the current path, leading system messages first.
+            messages: the current path, leading system messages first. A reply's own `token_ids` take the place of the
+                rendering's where they show the same text between the same boundaries.
             tools: JSON schemas of tools.
             thinking: the thinking switch; None is the template's default.
             continue_final: the last message is an assistant's, and the output goes on writing it: the prompt is that
-                of the messages before it, with the message's text behind the generation opener.
+                of the messages before it, with the message behind the generation opener: its own ids without the
+                end token where they are its text, else the text. A last message that is `unfinished` asks the same.
 
         Raises:
             UsageError: no messages, text that is no Unicode, or a message that the template does not take.
@@ -91,8 +99,8 @@ class Frontend:
             raise UsageError(f"thinking is {thinking!r}: it must be True, False or None")
         schemas = parse_tools(None if tools is None else list(tools))
         _check_texts(strings(schemas), "the tools")
-        if continue_final:
-            final = messages[-1]
+        final = messages[-1]
+        if continue_final or final.unfinished:
             if final.role != "assistant" or final.tool_calls:
                 raise UsageError("only an assistant's message without tool calls can be continued")
             if len(messages) == 1:
@@ -108,6 +116,12 @@ class Frontend:
         if not rendering.token_ids:
             raise UsageError("the prompt is empty: the chat template writes nothing for these messages")
         finder = BoundaryFinder(composition, rendering, self.facts, self.tokenizer)
+        replies = [m.token_ids for m in normal if m.role == "assistant"]
+        starts = finder.assistant_starts()
+        if any(replies) and len(starts) == len(replies):
+            places = [start + len(self.facts.assistant_head) for start in starts]
+            rendering = with_own_ids(rendering, places, replies, self.tokenizer)
+            finder = finder.over(rendering)
         opener = [cut for cut in rendering.cuts if cut.start >= finder.opener_start]
         thinks = opens_thinking(" ".join(cut.token.content for cut in opener))
         return PreparedPrompt(
@@ -150,9 +164,7 @@ class Frontend:
         Raises:
             UsageError: no ids are left.
         """
-        ids = tuple(token_ids)
-        while ids and ids[-1] in self.tokenizer.stop_ids:
-            ids = ids[:-1]
+        ids = without_end(token_ids, self.tokenizer)
         if not ids:
             raise UsageError("the reply is empty: there is nothing to continue")
         session = self.open_output(prompt, ignore_end=True)
@@ -224,8 +236,23 @@ class Frontend:
                     "does not take: move it to the beginning"
                 ) from None
 
+    def _shows(self, prompt: PreparedPrompt, reply: Message) -> bool:
+        """Whether a reply's own ids, read behind prompt, are its reasoning and text, and no added token besides."""
+        ids = without_end(reply.token_ids or (), self.tokenizer)
+        framing = self.tokenizer.stop_ids | {self.tokenizer.token_id(self.facts.opener_token or "")}
+        if not ids or any(i in framing or not 0 <= i < self.tokenizer.size for i in ids):
+            return False
+        session = self.open_output(prompt, ignore_end=True)
+        for token_id in ids:
+            session.push(token_id)
+        whole = not session.state.partial  # else the next token's bytes would belong to a character that was shown
+        session.flush()
+        return whole and (session.reasoning, session.text) == (reply.reasoning_content or "", reply.content)
+
     def _behind(self, prompt: PreparedPrompt, final: Message) -> PreparedPrompt:
-        """prompt with the text of an unfinished reply behind its generation opener."""
+        """prompt with an unfinished reply behind its generation opener."""
+        if final.token_ids and self._shows(prompt, final):
+            return self.continue_with(prompt, final.token_ids)
         ids, text, start = list(prompt.token_ids), prompt.text, prompt.output_start
         if start is OutputStart.REASONING:
             reasoning = final.reasoning_content or ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ninfer_core.errors import UsageError
-from ninfer_core.frontend.strict_json import check_value, load_json
+from ninfer_core.strict_json import check_value, load_json
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -32,6 +32,9 @@ class Message:
         tool_calls: an assistant's calls, or None.
         tool_call_id: of a tool message, the call that it answers.
         name: optional name of the speaker or tool.
+        token_ids: an assistant's own ids, as they were generated. They stand for the text where the rendering shows
+            exactly this reply (see own_ids); never read from JSON.
+        unfinished: the last message, an assistant's: the output goes on writing it.
     """
 
     role: str
@@ -40,6 +43,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] | None = None
     tool_call_id: str | None = None
     name: str | None = None
+    token_ids: tuple[int, ...] | None = field(default=None, repr=False)
+    unfinished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ninfer_core.errors import UsageError
 from ninfer_core.frontend.messages import ToolCall
-from ninfer_core.frontend.strict_json import load_json
+from ninfer_core.strict_json import load_json
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _FUNCTION, _END_FUNCTION = "<function=", "</function>"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
+from blake3 import blake3
 from torch import Tensor
 
 
@@ -17,14 +17,14 @@ def fingerprint(weights: Any, facts: str) -> str:
     Args:
         facts: what else decides the model's function, such as its configuration.
     """
-    hasher = hashlib.blake2b(facts.encode(), digest_size=20)
+    hasher = blake3(facts.encode(), max_threads=blake3.AUTO)
     seen: set[int] = set()
     for name, tensor in _walk("", weights):
         hasher.update(f"{name} {list(tensor.shape)} {tensor.dtype}".encode())
         if tensor.data_ptr() not in seen:  # a tied head is the embedding
             seen.add(tensor.data_ptr())
             hasher.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return hasher.hexdigest()
+    return hasher.hexdigest(length=20)
 
 
 def _walk(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:

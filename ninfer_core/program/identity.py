@@ -69,6 +69,26 @@ class Identity:
             and self.media == tuple(span for span in prompt.media if span[1] <= self.frontier)
         )
 
+    def common(self, other: Identity) -> int:
+        """How many leading tokens are the same; cuts and modes are not looked at."""
+        low, high = 0, min(self.frontier, other.frontier)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.tokens[low * 4 : middle * 4] == other.tokens[low * 4 : middle * 4]:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def until(self, frontier: int) -> Identity:
+        """The identity of the first frontier tokens."""
+        return Identity(
+            self.tokens[: 4 * frontier],
+            tuple(cut for cut in self.cuts if cut <= frontier),
+            self.mode,
+            tuple(span for span in self.media if span[1] <= frontier),
+        )
+
     def digest(self) -> bytes:
         """16 bytes for a short list. Equal digests prove nothing (ID-1)."""
         hasher = hashlib.blake2b(self.tokens, digest_size=16)

@@ -3,53 +3,61 @@ transaction at a time; passes run inside what a sequence was promised."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import replace
 
+from ninfer_core.contract.cache_table import AxisUse
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Frontier, Generation, OwnerId, Revision, SequenceId
 from ninfer_core.contract.plans import Readiness, RequestWork, SequenceHandle
 from ninfer_core.contract.results import CheckpointSummary, Ending, Grant, ResourceResult
+from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.contract.statistics import SourceKind, Transfer
+from ninfer_core.contract.verification import Verification
 from ninfer_core.models.model import Model
-from ninfer_core.program.audit import audit
+from ninfer_core.program.audit import audit, audit_records, audit_sequences
 from ninfer_core.program.execution.passes import Passes
 from ninfer_core.program.execution.pending import PendingBatch
 from ninfer_core.program.execution.sampling import SamplerRow
-from ninfer_core.program.identity import Identity, Trace
-from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import Checkpoint, Owner
+from ninfer_core.program.identity import Identity, Trace, decode
+from ninfer_core.program.ledger.geometry import Geometry, Vector
+from ninfer_core.program.ledger.objects import Checkpoint, Owner, Replicas
 from ninfer_core.program.ledger.world import World
+from ninfer_core.program.planning.assessment import Assessment, AssessmentSession, judge
+from ninfer_core.program.planning.backfill import BackfillProof, prove_backfill
+from ninfer_core.program.planning.outcome import Outcome, identity
 from ninfer_core.program.planning.plan import ResourcePlan, seal
+from ninfer_core.program.planning.pressure import sole
 from ninfer_core.program.planning.projection import Projection, project
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
+from ninfer_core.program.planning.work import ImmediateWork, immediate
 from ninfer_core.program.records import Record, Records
+from ninfer_core.program.restoring import Restored, Restorer
 from ninfer_core.program.sequence import Sequence, SequenceStatus
-from ninfer_core.program.session_file import SessionContent
-from ninfer_core.program.snapshot import Restored, Snapshots
+from ninfer_core.program.session_content import SessionContent
+from ninfer_core.program.session_directory import Fit, Sizes
+from ninfer_core.program.snapshot import Known, Nothing, Photographer, Snapshot
+from ninfer_core.program.snapshot import content as complete_content
 from ninfer_core.program.storage.page_store import pages_for
 from ninfer_core.program.storage.physical import Physical
-from ninfer_core.program.summary import summarise
+from ninfer_core.program.summary import axes, footprint, summarise
+from ninfer_core.program.transactions.aliases import Aliases
 from ninfer_core.program.transactions.publish import Publisher
 from ninfer_core.program.transactions.running import Phase, RunningTransaction
-
-
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    """Program's judgement of one target at one revision."""
-
-    readiness: Readiness
-    projection: Projection
-    reason: str = ""
+from ninfer_core.program.verification import Claim, Left
+from ninfer_core.program.verification import verify as verify_claim
 
 
 class Program:
     """Physical state of one resident model. Only the Engine's worker thread calls it."""
 
-    def __init__(self, model: Model, capacity: Vector, lease: int | None = None) -> None:
+    def __init__(
+        self, model: Model, capacity: Vector, lease: int | None = None, facts: Mapping[str, str] | None = None
+    ) -> None:
         """
         Args:
             capacity: the capacity vector (CAP-1).
+            facts: what a saved state must agree in beside the model, such as digests of tokenizer and template.
             lease: with kv_lease_growth (ACT-3) the tokens that a running sequence is promised beyond its frontier;
                 None promises its whole life.
         """
@@ -60,12 +68,15 @@ class Program:
         self._lease = lease
         self._open: RunningTransaction | None = None
         self._failed = False
+        self._session: AssessmentSession | None = None
         self._works: dict[ResourcePlan, tuple[RequestWork, Trace] | None] = {}
         self._sequences: dict[SequenceId, Sequence] = {}
         self._next_owner = 1
         self.publisher = Publisher(self.physical, self.records)
         """Zero-stage transitions of running sequences."""
-        self._snapshots = Snapshots(model, self.physical, self.records)
+        self._aliases = Aliases(self.physical, self.records)
+        self._photographer = Photographer(model, self.physical, self.records, facts or {})
+        self._restorer = Restorer(self.physical, self.records, model.layout.vocab_size)
         self.passes = Passes(model, self.physical, self.publisher)
 
     @property
@@ -83,6 +94,14 @@ class Program:
 
     def summaries(self, owner: OwnerId) -> tuple[CheckpointSummary, ...]:
         return summarise(self.world, owner)
+
+    def axes(self) -> tuple[AxisUse, ...]:
+        """Use, reservations and capacity of every axis."""
+        return axes(self.world)
+
+    def footprint(self, owner: OwnerId) -> tuple[int, int]:
+        """(exclusive bytes, bytes held together with others) of an owner. Raises KeyError when it is gone."""
+        return footprint(self.world, owner)
 
     def identity(self, work: RequestWork) -> Identity:
         """The identity of a whole prompt, to verify candidates with."""
@@ -123,27 +142,66 @@ class Program:
 
     def assess(self, target: Target) -> Assessment:
         """Judge one complete target. Mutates nothing."""
-        if self._failed:
-            raise RuntimeError("Program lost its stable state: start a new Engine (TXN-11)")
-        projection = project(self.world, target)
-        if self._open is not None:
-            return Assessment(Readiness.TEMPORARILY_BLOCKED, projection, "a transition is open")
-        if projection.feasible:
-            quiet = not (projection.demoted or projection.restored or _restores_or_copies(projection))
-            quiet = quiet and not target.outcomes
-            return Assessment(Readiness.READY if quiet else Readiness.NEEDS_TRANSFER, projection)
-        if isinstance(target.demand, Activation):
-            alone = project(World.empty(self.world.geometry), Target(Activation(None, target.demand.lifetime_pages)))
-            if not alone.feasible:
-                total, capacity = target.demand.lifetime_pages[0], self.world.geometry.capacity.pages[0]
-                return Assessment(Readiness.PERMANENTLY_INFEASIBLE, projection, f"{total} KV pages of {capacity}")
-        return Assessment(Readiness.TEMPORARILY_BLOCKED, projection, "active requests hold the capacity")
+        blocked, projection = self._blocked(), project(self.world, target)
+        if blocked:
+            return Assessment(Readiness.TEMPORARILY_BLOCKED, projection, blocked)
+        return judge(self.world, target, projection)
+
+    def session(self) -> AssessmentSession:
+        """For a planner that assesses many targets: the same judgements, much faster. Valid at this revision."""
+        if self._session is None or self._session.revision != self.revision:
+            self._session = AssessmentSession(lambda: self.world, self._blocked)
+        return self._session
+
+    # --- for the planner: read only, valid at this revision --------------------------------------------------------
+    @property
+    def geometry(self) -> Geometry:
+        return self.world.geometry
+
+    def checkpoints(self, owner: OwnerId) -> tuple[Checkpoint, ...]:
+        """Opaque handles of an owner's checkpoints, ascending; none when it is gone."""
+        found = self.world.owners.get(owner)
+        return () if found is None else found.checkpoints
+
+    def is_prefix(self, first: CheckpointRef, second: CheckpointRef) -> bool:
+        """Whether the first checkpoint lies on the path to the second, exactly (ID-1)."""
+        return self.records[first].identity.matches(self.records[second].identity)
+
+    def domain(self, owners: Iterable[OwnerId]) -> dict[OwnerId, Outcome]:
+        """The identity outcome of every named owner that is inactive: the eligible victims (TGT-2, PLAN-14)."""
+        world = self.world
+        found = [world.owners[owner] for owner in owners if owner in world.owners]
+        return {owner.id: identity(owner, world.replicas) for owner in found if owner.lane is None}
+
+    def sole(self, target: Target) -> Replicas:
+        """What each survivor of a target alone holds: a hint at what a further step would free."""
+        return sole(self.world, target)
+
+    def immediate(self, target: Target, projection: Projection, prompt_tokens: int) -> ImmediateWork:
+        """What executing an assessed target does, and what is left to prefill then (COST-1)."""
+        activation = target.demand if isinstance(target.demand, Activation) else None
+        places = self.physical.pools[0].device_page
+        return immediate(self.geometry, projection, activation, prompt_tokens, places)
+
+    # --- sealing --------------------------------------------------------------------------------------------------
+    def backfill_proof(
+        self, donors: Iterable[SequenceHandle], borrower: Activation, head: Activation, protected: Many[OwnerId] = ()
+    ) -> BackfillProof | None:
+        """Whether the borrower may pass the head (ACT-5): see `prove_backfill`. None too while a transition is open.
+
+        Raises:
+            RuntimeError: a donor's handle is stale.
+        """
+        if self._blocked():
+            return None
+        owners = {self._sequence(donor).owner for donor in donors}
+        return prove_backfill(self.world, owners, borrower, head, protected)
 
     def seal(self, target: Target, work: RequestWork | None = None) -> ResourcePlan:
         """Fix a feasible target as a plan.
 
         Raises:
-            ValueError: it does not fit.
+            ValueError: it is illegal (TGT-2), or does not fit.
         """
         owner = target.demand.owner if isinstance(target.demand, Capture) else None
         if isinstance(target.demand, Activation):
@@ -219,6 +277,31 @@ class Program:
         self.physical.publish(self.world.without_owner(owner).advanced())
         self._forget_records()
 
+    # --- checkpoints that share another's image and pages: zero-stage, nothing is copied ---------------------------
+    def share(self, owner: OwnerId, ref: CheckpointRef, *, keep: bool) -> OwnerId:
+        """Publish a checkpoint as a shared prefix, a new owner (CAN-9). With keep its owner has it, too.
+
+        Raises:
+            KeyError: the checkpoint is gone. RuntimeError: a transition is open.
+        """
+        self._quiet()
+        shared = OwnerId(self._next_owner)
+        (self._aliases.share if keep else self._aliases.separate)(owner, ref, shared)
+        self._next_owner += 1
+        self._forget_records()
+        return shared
+
+    def alias(self, source: OwnerId, ref: CheckpointRef, owner: OwnerId, kind: SourceKind) -> CheckpointRef:
+        """Give an owner a checkpoint that another one has, too. Raises like `share`."""
+        self._quiet()
+        return self._aliases.add(source, ref, owner, kind)
+
+    def drop_checkpoint(self, owner: OwnerId, ref: CheckpointRef) -> None:
+        """Delete one checkpoint; an inactive owner goes with its last one. Raises like `share`."""
+        self._quiet()
+        self._aliases.drop(owner, ref)
+        self._forget_records()
+
     # --- passes ---------------------------------------------------------------------------------------------------
     def unexecuted(self, handle: SequenceHandle) -> int:
         """Ledger tokens that no pass has covered yet."""
@@ -233,6 +316,7 @@ class Program:
         sequence = self._active(handle)
         fitting = token_ids[: sequence.lifetime_tokens - len(sequence.ledger)]
         for token in fitting:
+            sequence.forced.append(len(sequence.ledger))
             sequence.ledger.append(token)
             sequence.sampler.accept(token)
         return len(fitting)
@@ -251,6 +335,26 @@ class Program:
         sequence = self._sequence(handle)
         tails = tuple(int(frontier % PAGE_SIZE != 0) for _ in self.physical.pools)
         return Capture(sequence.owner, on_device, not on_device, tails)
+
+    def fits_without(self, owner: OwnerId, ref: CheckpointRef, demand: Capture) -> bool:
+        """Whether a capture would fit once one of its owner's own checkpoints is given up. Mutates nothing."""
+        found = self.world.owners[owner]
+        left = replace(found, checkpoints=tuple(c for c in found.checkpoints if c.ref != ref))
+        return project(self.world.with_owner(left).collected(), Target(demand)).feasible
+
+    def leaves_images(self, demand: Capture, lanes: int, beside: int = 0) -> bool:
+        """Whether every one of so many lanes could still have a StateImage on Device with the capture made, and
+        `beside` places were free even now. What is inactive can be released for the lanes; what running sequences
+        hold cannot."""
+        active = [owner for owner in self.world.owners.values() if owner.lane is not None]
+        held = 0
+        for owner in active:
+            held |= owner.needs_images
+        most = self.geometry.capacity.device_images - demand.device_image
+        kept = (held & self.world.replicas.device_images).bit_count()
+        if kept + max(0, lanes - len(active)) > most:
+            return False
+        return not beside or self.world.used().device_images + beside <= most
 
     def arm(self, handle: SequenceHandle, frontier: Frontier, kind: SourceKind, grant: Grant) -> None:
         """Use a grant for the checkpoint at a frontier that is still to come, or at the present one (Freeze).
@@ -295,23 +399,51 @@ class Program:
         self._forget_records()
 
     # --- sessions: between units of work --------------------------------------------------------------------------
-    def save_continuations(self, owners: Many[OwnerId], conversation: object = None) -> SessionContent:
-        """Snapshot inactive owners for a session file. Mutates nothing (SES-2).
+    def model_facts(self) -> Mapping[str, object]:
+        """What a saved state's model must agree in. Any thread may ask; the first waits for the fingerprint."""
+        return self._photographer.facts()
+
+    @property
+    def origin(self) -> str:
+        """Names this Program among all, for what it has handed out keys of."""
+        return self._photographer.origin
+
+    def fitting(self, owners: Many[OwnerId], limit: int) -> int:
+        """How many of the first owners take no more than limit bytes together. Raises KeyError for one that is gone."""
+        return self._photographer.fitting(owners, limit)
+
+    def snapshot(self, owners: Many[OwnerId], known: Known | None = None) -> Snapshot:
+        """Copy what is not known yet of inactive owners. Mutates nothing (SES-2).
 
         Raises:
             ValueError: an owner is active or gone.
         """
         self._quiet()
-        return self._snapshots.save(owners, conversation)
+        return self._photographer.take(owners, known or Nothing())
 
-    def restore_continuations(self, content: SessionContent) -> Restored:
-        """Publish a checked file's continuations as private owners (SES-1, SES-3). The revision advances.
+    def save_continuations(self, owners: Many[OwnerId], conversation: object = None) -> SessionContent:
+        """Snapshot inactive owners for a portable file. Mutates nothing. Raises like `snapshot`."""
+        return complete_content(self.snapshot(owners), conversation)
+
+    def selection(self, header: Mapping[str, object], sizes: Sizes, cells: int) -> Fit:
+        """What of a session could find room in an empty Program. Any thread may ask; raises SessionError."""
+        return self._restorer.selection(header, sizes, self.model_facts(), cells)
+
+    def restorable(self, content: SessionContent, cells: int) -> int:
+        """How many of a content's continuations find room now. Mutates nothing; raises SessionError."""
+        return self._restorer.restorable(content, cells)
+
+    def restore_continuations(self, content: SessionContent, cells: int = 1 << 30) -> Restored:
+        """Publish what fits of a checked content as private owners (SES-1, SES-3). The revision advances.
+
+        Args:
+            cells: how many continuations have a place.
 
         Raises:
-            SessionError: another model, a damaged directory, or no room; nothing changed then.
+            SessionError: another model, a damaged directory, or room for nothing; nothing changed then.
         """
         self._quiet()
-        restored = self._snapshots.restore(content, self._next_owner)
+        restored = self._restorer.restore(content, self.model_facts(), self._next_owner, cells)
         self._next_owner += len(restored.owners)
         return restored
 
@@ -323,11 +455,45 @@ class Program:
     def owner_of(self, handle: SequenceHandle) -> Owner:
         return self.world.owners[self._sequence(handle).owner]
 
+    def claim(self, handle: SequenceHandle) -> Claim:
+        """What a sequence says it did, to be verified later (VER-1)."""
+        s = self._sequence(handle)
+        forced, sampling = frozenset(s.forced), s.sampler.params
+        return Claim(tuple(s.ledger), s.prompt_tokens, s.frontier, forced, sampling, tuple(s.trace))
+
+    def verify_claim(self, claim: Claim, owner: OwnerId, ref: CheckpointRef) -> Verification:
+        """Replay a claim cold and compare it with the checkpoint that it left, as far as that is resident.
+
+        Mutates nothing and takes nothing from the pools.
+        """
+        found = next((c for c in self.checkpoints(owner) if c.ref == ref), None)
+        return verify_claim(self.model, claim, None if found is None else Left.of(self.physical, found))
+
+    def verify_checkpoint(self, owner: OwnerId, ref: CheckpointRef) -> Verification:
+        """Replay a checkpoint's trace cold and compare state and KV: whether it is what it says. Mutates nothing."""
+        found = next((c for c in self.checkpoints(owner) if c.ref == ref), None)
+        if found is None:
+            return Verification(None, None, None, "it is not resident any more")
+        record = self.records[ref]
+        tokens = tuple(decode(record.identity.tokens))
+        claim = Claim(tokens, len(tokens), found.frontier, frozenset(), SamplingParams(), record.trace)
+        return verify_claim(self.model, claim, Left.of(self.physical, found))
+
     def truncate(self, handle: SequenceHandle) -> None:
         """Unmap provisional pages behind the frontier; their capacity stays promised (ACT-2)."""
         sequence = self._active(handle)
         for number in range(len(self.physical.pools)):
             self.physical.unmap_pages(sequence.owner, number, pages_for(sequence.frontier))
+
+    def covered(self, handle: SequenceHandle) -> bool:
+        """Whether the next pass runs inside what the sequence was promised: always, without a lease."""
+        if self._lease is None:
+            return True
+        sequence = self._active(handle)
+        lane = self.world.owners[sequence.owner].lane
+        assert lane is not None
+        held = len(lane.pages[0]) + lane.promised[0]
+        return held >= pages_for(min(sequence.lifetime_tokens, len(sequence.ledger) + 1))
 
     def extend_lease(self, handle: SequenceHandle) -> bool:
         """At a round's boundary, promise the next window (ACT-3). False when there is no room: finish with length."""
@@ -340,20 +506,14 @@ class Program:
     def audit(self) -> None:
         """Recount everything (INV). Raises AssertionError naming the first difference."""
         audit(self.physical)
-        living = {c.ref for owner in self.world.owners.values() for c in owner.checkpoints}
-        assert len(self.records) == len(living), "records of checkpoints that are gone, or none of living ones"
-        active = {owner.id for owner in self.world.owners.values() if owner.lane is not None}
-        assert {s.owner for s in self._sequences.values()} == active, "sequences and active owners differ"
-        for s in self._sequences.values():
-            lane = self.world.owners[s.owner].lane
-            assert lane is not None
-            assert s.frontier <= len(s.ledger) <= s.lifetime_tokens, "the ledger left its bounds"
-            covered = len(lane.pages[0])
-            assert covered >= pages_for(s.frontier), "the frontier is not covered"
-            if self._lease is None:
-                assert covered + lane.promised[0] >= pages_for(s.lifetime_tokens), "a guarantee is not whole (INV-8)"
-        for ref in living:
-            assert self.records[ref].trace == () or self.records[ref].trace[0].start == 0
+        audit_records(self.world, self.records)
+        audit_sequences(self.world, self._sequences.values(), whole=self._lease is None)
+
+    def _blocked(self) -> str:
+        """Why nothing can start now."""
+        if self._failed:
+            raise RuntimeError("Program lost its stable state: start a new Engine (TXN-11)")
+        return "" if self._open is None else "a transition is open"
 
     # --- parts ----------------------------------------------------------------------------------------------------
     def _publish_sequence(self, plan: ResourcePlan, work: RequestWork, trace: Trace, owner: OwnerId) -> SequenceHandle:
@@ -398,8 +558,3 @@ class Program:
         if sequence.status is not SequenceStatus.ACTIVE:
             raise RuntimeError(f"the sequence is {sequence.status.value}, not active")
         return sequence
-
-
-def _restores_or_copies(projection: Projection) -> bool:
-    use = projection.source
-    return use is not None and (use.image_from_host or any(tail is not None for tail in use.copied))

@@ -27,6 +27,7 @@ class Replay:
 
     Attributes:
         state: [image_bytes] uint8, the StateImage at the frontier.
+        hidden: by frontier, the final hidden row where the run left each unit: what the token behind it was drawn from.
     """
 
     def __init__(self, model: Model, tokens: Sequence[int], trace: Trace, frontier: int) -> None:
@@ -48,9 +49,20 @@ class Replay:
                 raise ValueError(f"the trace does not lead from token {unit.start} to {stop}")
         self._allocate(units)
         self._read: int | None = None
+        self.hidden: dict[int, Tensor] = {}
         for unit, stop in zip(units, stops, strict=True):
             self._run(unit, stop)
         self.state: Tensor = self._images.bytes_of(ImageId(self._read or 0))
+
+    @staticmethod
+    def bytes_needed(model: Model, trace: Trace, frontier: int) -> int:
+        """Memory that a replay takes beside the model."""
+        units = trace_until(trace, frontier)
+        rows = max((len(unit.rows) for unit in units), default=1)
+        own = max((unit.start + unit.length for unit in units), default=0)
+        others = max((sum(pages_for(n) for n in unit.rows) for unit in units), default=0)
+        pages = (pages_for(own) + others) * PageStore.bytes_per_page(model.layout)
+        return pages + (3 + rows) * ImageStore.bytes_per_image(model.layout)
 
     def kv(self, tokens: int) -> list[Tensor]:
         """The first tokens tokens of every plane, [tokens, bytes] uint8."""
@@ -84,5 +96,6 @@ class Replay:
                 rows.append(Row([0] * length, 0, None, 3 + i, range(page, page + need)))
                 page += need
         batch = ForwardBatch.build(rows, self._model.device)
-        self._model.forward(batch, self._images.planes, self._store.planes)
+        ends = self._model.forward(batch, self._images.planes, self._store.planes)
+        self.hidden[stop] = ends[unit.at] if tap is None else self._images.planes.hidden[tap].clone()
         self._read = 0 if tap is None else tap

@@ -44,6 +44,7 @@ class Sequence:
         cuts: rewrite execution frontiers, ascending: the scan is cut at each (ID-2).
         mode: template and runtime mode, part of the identity.
         trace: the units that ran, from token 0, those of the source included (ID-4).
+        forced: positions of output tokens that were not drawn.
         armed: captures to come, ascending.
     """
 
@@ -58,6 +59,7 @@ class Sequence:
     frontier: Frontier = field(default=Frontier(0))
     status: SequenceStatus = SequenceStatus.ACTIVE
     trace: list[Unit] = field(default_factory=list)
+    forced: list[int] = field(default_factory=list)
     armed: list[ArmedCapture] = field(default_factory=list)
 
     @property

@@ -2,56 +2,42 @@
 
 It is a safetensors file. Tensors: `images` and `pages.N` (deduplicated replicas, as bytes), `tokens.K` and `trace.K`
 per continuation (int32). The metadata holds one JSON header with the directory of checkpoints, the facts of the model,
-a checksum of every tensor, and the conversation, readable as it is; and a checksum of the header itself.
+a checksum of every tensor, and the conversation, readable as it is; a checksum of the header, and the user's tag.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import stat
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import torch
+import numpy as np
+from blake3 import blake3
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
+from safetensors.numpy import save_file
 
 from ninfer_core.errors import SessionError
+from ninfer_core.program.session_content import Places, SessionContent
+from ninfer_core.program.session_directory import Directory, Sizes
+from ninfer_core.program.session_header import DIGEST_BYTES, Header, digest, seal, unseal
+from ninfer_core.program.session_key import SessionKey
 
-FORMAT, VERSION = "ninfer-session", 1
-MAX_HEADER = 16 << 20
-"""Bytes of the JSON header."""
+MAX_HEADER = 64 << 20
+"""Bytes of the safetensors header: our own JSON in it, escaped once more, and a line for every tensor."""
 
-
-@dataclass(frozen=True, slots=True)
-class SessionContent:
-    """
-    Attributes:
-        header: JSON-like; keys `model`, `continuations`, `conversation`.
-        tensors: by name.
-    """
-
-    header: Mapping[str, Any]
-    tensors: Mapping[str, Tensor]
+T = TypeVar("T")
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def checksum(tensor: Tensor) -> str:
-    """Hex digest of a tensor's bytes."""
-    data = tensor.contiguous().view(-1).view(torch.uint8).numpy().data
-    return hashlib.blake2b(data, digest_size=20).hexdigest()
-
-
-def write(path: Path, content: SessionContent, *, replace: bool) -> int:
+def write(path: Path, content: SessionContent, *, replace: bool, key: SessionKey | None = None) -> int:
     """Write a session file so that at every moment the old file or the whole new one is there.
 
     Args:
         replace: whether an existing file may be replaced.
+        key: signs it; None leaves it unproven.
 
     Returns:
         Bytes written.
@@ -59,27 +45,19 @@ def write(path: Path, content: SessionContent, *, replace: bool) -> int:
     Raises:
         SessionError: the target exists and may not be replaced, is no regular file, or cannot be written.
     """
-    _check_target(path, replace)
-    tensors = {name: tensor.contiguous() for name, tensor in content.tensors.items()}
-    header = {**content.header, "checksums": {name: checksum(tensor) for name, tensor in sorted(tensors.items())}}
-    text = json.dumps(header, ensure_ascii=False, sort_keys=True)
-    if len(text.encode()) > MAX_HEADER:
-        raise SessionError(f"the conversation's text is larger than {MAX_HEADER >> 20} MiB: save a shorter one")
-    metadata = {
-        "format": FORMAT,
-        "version": str(VERSION),
-        "header": text,
-        "header_checksum": _digest(text),
-    }
+    check_target(path, replace)
+    arrays = {name: tensor.contiguous().numpy() for name, tensor in content.tensors.items()}
+    checksums = {name: checksum_of(array) for name, array in sorted(arrays.items())}
+    text, marks = seal({**content.header, "checksums": checksums}, key)
     temporary: Path | None = None
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         temporary = Path(name)
         os.close(handle)
-        save_file(tensors, temporary, metadata=metadata)
+        save_file(arrays, temporary, metadata={**marks, "header": text})
+        temporary.chmod(stat.S_IRUSR | stat.S_IWUSR)
         with temporary.open("rb") as stream:
             os.fsync(stream.fileno())
-        temporary.chmod(stat.S_IRUSR | stat.S_IWUSR)
         size = temporary.stat().st_size
         if replace:
             temporary.replace(path)
@@ -87,7 +65,7 @@ def write(path: Path, content: SessionContent, *, replace: bool) -> int:
             os.link(temporary, path)  # unlike a rename, refuses what has appeared meanwhile
             temporary.unlink()
         temporary = None
-        _sync_directory(path.parent)
+        sync_directory(path.parent)
         return size
     except FileExistsError:
         raise SessionError(f"{path} exists: choose another name, or replace it with --force") from None
@@ -99,79 +77,132 @@ def write(path: Path, content: SessionContent, *, replace: bool) -> int:
             temporary.unlink(missing_ok=True)
 
 
-def read_header(path: Path) -> Mapping[str, Any]:
-    """The checked header alone: no tensor is read.
+class SessionFile:
+    """A portable file that is open for reading (a SessionSource). Its header is checked, its tensors not yet."""
 
-    Raises:
-        SessionError: one line that names the check that failed.
-    """
+    def __init__(self, path: Path, key: SessionKey | None = None) -> None:
+        """
+        Raises:
+            SessionError: one line that names the check that failed.
+        """
+        self.path = path
+        marks, self._described = _structure(path)
+        self.header: Header = unseal(path, marks.pop("header", ""), marks, key)
+        checksums = self.header.value.get("checksums")
+        if not isinstance(checksums, dict) or set(checksums) != set(self._described):
+            raise SessionError(f"{path} is damaged (its tensors are not those of the header): restore a copy")
+        self._checksums: dict[str, Any] = checksums
+
+    def sizes(self) -> Sizes:
+        """See SessionSource."""
+        pools = sum(name.startswith("pages.") for name in self._described)
+        count = len(self.header.value["continuations"])
+        try:
+            pages = tuple(self._rows(f"pages.{pool}") for pool in range(pools))
+            tokens = tuple(self._length(f"tokens.{i}") for i in range(count))
+            for i in range(count):
+                self._length(f"trace.{i}")
+            return Sizes(self._rows("images"), pages, tokens)
+        except (KeyError, ValueError) as error:
+            raise SessionError(f"{self.path} is damaged (shape of {error}): restore a copy") from None
+
+    def load(self, directory: Directory) -> SessionContent:
+        """See SessionSource. Rows that are not needed are only run through the checksum."""
+        import torch
+
+        images = directory.images()
+        pools = range(len(self.sizes().pages))
+        pages = [list(directory.pages(pool)) for pool in pools]
+        tensors = {}
+        try:
+            with safe_open(self.path, framework="np") as file:
+                tensors["images"] = self._picked(file, "images", images)
+                for pool in pools:
+                    tensors[f"pages.{pool}"] = self._picked(file, f"pages.{pool}", pages[pool])
+                for number, continuation in enumerate(directory.continuations):
+                    for name in ("tokens", "trace"):
+                        tensors[f"{name}.{number}"] = self._whole(file, f"{name}.{continuation.place}")
+        except (OSError, SafetensorError, ValueError) as error:
+            raise SessionError(f"{self.path} cannot be read (tensors: {_first_line(error)})") from error
+        header = {**self.header.value, "continuations": directory.json(images, pages)}
+        header.pop("checksums")
+        places = Places(tuple(c.place for c in directory.continuations), tuple(images), tuple(map(tuple, pages)))
+        found = {name: torch.from_numpy(array) for name, array in tensors.items()}
+        return SessionContent(header, found, self.header.proven, places)
+
+    def _rows(self, name: str) -> tuple[int, int]:
+        kind, shape = self._described[name]
+        if kind != "U8" or len(shape) != 2:
+            raise ValueError(name)
+        return shape[0], shape[1]
+
+    def _length(self, name: str) -> int:
+        kind, shape = self._described[name]
+        if kind != "I32" or len(shape) != 1 or not shape[0]:
+            raise ValueError(name)
+        return shape[0]
+
+    def _whole(self, file: Any, name: str) -> Array:
+        array: Array = file.get_tensor(name)
+        self._compare(name, digest(_bytes(array)))
+        return array
+
+    def _picked(self, file: Any, name: str, wanted: Sequence[int]) -> Array:
+        """The wanted rows; all of them run through the checksum, one in memory at a time."""
+        count, width = self._rows(name)
+        rows, hasher = file.get_slice(name), blake3()
+        at = {place: i for i, place in enumerate(wanted)}
+        found = np.empty((len(wanted), width), dtype=np.uint8)
+        for place in range(count):
+            row = np.ascontiguousarray(rows[place : place + 1])
+            hasher.update(_bytes(row))
+            if place in at:
+                found[at[place]] = row[0]
+        self._compare(name, hasher.hexdigest(length=DIGEST_BYTES))
+        return found
+
+    def _compare(self, name: str, checksum: str) -> None:
+        if checksum != self._checksums[name]:
+            raise SessionError(f"{self.path} is damaged (checksum of {name}): restore a copy")
+
+
+def read_header(path: Path, key: SessionKey | None = None) -> Header:
+    """The checked header alone: no tensor is read. Raises SessionError as SessionFile does."""
+    return SessionFile(path, key).header
+
+
+def read(path: Path, key: SessionKey | None = None) -> SessionContent:
+    """Everything, every checksum verified. Raises SessionError as SessionFile does."""
+    return load_all(SessionFile(path, key))
+
+
+def load_all(source: Any) -> SessionContent:
+    """The whole content of a SessionSource."""
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise SessionError(f"{path} is not a regular file: give a session file")
-        with path.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-        if length > 2 * MAX_HEADER or length > path.stat().st_size:
-            raise SessionError(f"{path} is damaged (header length): restore a copy")
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            shapes = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-            described = {name: (piece.get_dtype(), list(piece.get_shape())) for name, piece in shapes.items()}
-    except FileNotFoundError:
-        raise SessionError(f"{path}: there is no such session") from None
-    except OSError as error:
-        raise SessionError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (SafetensorError, UnicodeDecodeError) as error:
-        raise SessionError(f"{path} is no session, or damaged (file structure: {_first_line(error)})") from None
-    return _checked(path, metadata, described)
+        directory = Directory.parse(source.header.value["continuations"], source.sizes())
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise inconsistent(error) from None
+    content: SessionContent = source.load(directory)
+    return content
 
 
-def read(path: Path) -> SessionContent:
-    """Header and tensors, every checksum verified.
-
-    Raises:
-        SessionError: one line that names the check that failed.
-    """
-    header = read_header(path)
-    tensors = {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            for name, expected in header["checksums"].items():
-                tensor = file.get_tensor(name)
-                if checksum(tensor) != expected:
-                    raise SessionError(f"{path} is damaged (checksum of {name}): restore a copy")
-                tensors[name] = tensor
-    except (OSError, SafetensorError) as error:
-        raise SessionError(f"{path} cannot be read (tensors: {_first_line(error)})") from error
-    return SessionContent(header, tensors)
+def inconsistent(error: Exception) -> SessionError:
+    """A directory that does not fit together."""
+    return SessionError(f"the session's directory is inconsistent ({str(error)[:80]}): restore a copy")
 
 
-def _checked(path: Path, metadata: Mapping[str, str], described: Mapping[str, tuple[str, list[int]]]) -> dict[str, Any]:
-    if metadata.get("format") != FORMAT:
-        raise SessionError(f"{path} is no session (format): give a file that ninfer has saved")
-    version = metadata.get("version", "")
-    if version != str(VERSION):
-        newer = version.isdigit() and int(version) > VERSION
-        what = "a newer ninfer, which this one cannot read: update ninfer" if newer else "an unknown version"
-        raise SessionError(f"{path} was written by {what} (version {version[:20]!r})")
-    text = metadata.get("header", "")
-    if len(text) > MAX_HEADER or _digest(text) != metadata.get("header_checksum"):
-        raise SessionError(f"{path} is damaged (checksum of the header): restore a copy")
-    try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        raise SessionError(f"{path} is damaged (header): restore a copy") from None
-    if not isinstance(header, dict) or not isinstance(header.get("checksums"), dict):
-        raise SessionError(f"{path} is damaged (header): restore a copy")
-    if set(header["checksums"]) != set(described):
-        raise SessionError(f"{path} is damaged (its tensors are not those of the header): restore a copy")
-    header["tensors"] = {name: [kind, shape] for name, (kind, shape) in described.items()}
-    return header
+def checksum_of(array: Array) -> str:
+    """Hex digest of an array's bytes, as the header holds it."""
+    return digest(_bytes(np.ascontiguousarray(array)))
 
 
-def _check_target(path: Path, replace: bool) -> None:
+def check_target(path: Path, replace: bool) -> None:
+    """Raises SessionError when path may not be written: it is no regular file, or exists and is not to be replaced."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise SessionError(f"{path} cannot be written: there is no directory {path.parent}") from None
         return
     except OSError as error:
         raise SessionError(f"{path} cannot be written: {error.strerror}") from error
@@ -181,7 +212,8 @@ def _check_target(path: Path, replace: bool) -> None:
         raise SessionError(f"{path} exists: choose another name, or replace it with --force")
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make renames in a directory durable."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -189,8 +221,39 @@ def _sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+def _structure(path: Path) -> tuple[dict[str, str], dict[str, tuple[str, list[int]]]]:
+    """Metadata, and dtype and shape by tensor; safetensors holds every offset against the file's length."""
+
+    def look() -> tuple[dict[str, str], dict[str, tuple[str, list[int]]]]:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SessionError(f"{path} is not a regular file: give a session file")
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+        if length > MAX_HEADER or length > path.stat().st_size:
+            raise SessionError(f"{path} is no session, or damaged (length of the header)")
+        with safe_open(path, framework="np") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            described = {name: (piece.get_dtype(), list(piece.get_shape())) for name, piece in slices.items()}
+            return dict(file.metadata() or {}), described
+
+    return guarded_read(path, look)
+
+
+def guarded_read(path: Path, look: Callable[[], T]) -> T:
+    """Whatever the system or the file's structure has against reading it becomes one line."""
+    try:
+        return look()
+    except FileNotFoundError:
+        raise SessionError(f"{path}: there is no such session") from None
+    except OSError as error:
+        raise SessionError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (SafetensorError, UnicodeDecodeError) as error:
+        raise SessionError(f"{path} is no session, or damaged (file structure: {_first_line(error)})") from None
+
+
+def _bytes(array: Array) -> memoryview:
+    """A contiguous array's bytes, without a copy."""
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _first_line(error: BaseException) -> str:

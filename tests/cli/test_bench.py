@@ -10,7 +10,9 @@ import pytest
 
 from ninfer_cli.benchmark.plan import BenchTest, parse_batches, parse_tests
 from ninfer_cli.benchmark.report import formatted, row_object
+from ninfer_cli.benchmark.reuse import SCENARIOS, run_reuse
 from ninfer_cli.benchmark.sample import summary
+from ninfer_core import Engine, EngineOptions
 from tests.support.ninfer_process import Ninfer
 
 
@@ -75,3 +77,20 @@ def test_mistakes_are_one_line(ninfer: Ninfer, arguments: list[str], says: str) 
     done = ninfer("bench", "-q", *arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith("ninfer: ") and says in done.stderr
+
+
+def test_reuse_scenarios_stand_side_by_side_with_the_cache_off() -> None:
+    """On the demo model: the fake engine reuses nothing."""
+    found = run_reuse(lambda: Engine(EngineOptions(dtype="float32", max_context=1024)), 96, 1)
+    assert list(found) == list(SCENARIOS)
+    for name, (pair,) in found.items():
+        assert pair.off.reused_tokens == 0
+        assert pair.on.reused_tokens + pair.on.prefill_tokens == pair.off.prefill_tokens, name
+        assert (pair.on.reused_tokens == 0) == (name == "cold")
+    assert found["regenerate"][0].on.prefill_tokens < 16, "nothing but the generation opener is computed again"
+
+
+@pytest.mark.parametrize("name", ["reuse@d10", "append@d0", "reused"])
+def test_impossible_scenarios_are_one_line(ninfer: Ninfer, name: str) -> None:
+    done = ninfer("bench", name)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1

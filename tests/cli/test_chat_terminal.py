@@ -33,7 +33,7 @@ def test_two_turns_and_control_d(ninfer: Ninfer) -> None:
         t.sees("Goodbye.")
         t.sees("TTFT")
         t.sees("turn 2")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
         assert "\x1b[1mHello" in t.raw and "• a" in t.text
     assert prompts(ninfer)[1][0] == "system: Be kind."
@@ -52,7 +52,7 @@ def test_control_c_ends_the_reply_and_keeps_it(ninfer: Ninfer) -> None:
         t.sees("interrupted")
         t.type("More\r")
         t.sees("and on")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert prompts(ninfer)[1][1].startswith("assistant: one two") and "six" not in prompts(ninfer)[1][1]
 
@@ -69,7 +69,7 @@ def test_control_c_during_prefill_gives_the_text_back(ninfer: Ninfer) -> None:
         t.sees("Question")
         t.type(" again\r")
         t.sees("now")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert prompts(ninfer) == [["user: Question"], ["user: Question again"]]
 
@@ -98,7 +98,7 @@ def test_control_c_at_the_prompt(ninfer: Ninfer) -> None:
         t.type("whole\r")
         t.sees("You")
         t.sees("TTFT")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert prompts(ninfer) == [["user: whole"]]
 
@@ -117,7 +117,7 @@ def test_typing_during_a_reply_stays_and_enter_queues_one(ninfer: Ninfer) -> Non
         t.sees("TTFT")
         t.type("\r")
         t.sees("third")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert prompts(ninfer)[1][-1] == "user: next" and prompts(ninfer)[2][-1] == "user: too much"
 
@@ -125,20 +125,22 @@ def test_typing_during_a_reply_stays_and_enter_queues_one(ninfer: Ninfer) -> Non
 def test_new_lines_and_pastes_never_send(ninfer: Ninfer) -> None:
     with Terminal(ninfer, "chat") as t:
         t.sees(READY)
-        t.type("\x1b[200~pasted\rlines\r\x1b[201~")
+        t.type("\x1b[200~pasted \\\rlines\r\x1b[201~")
         t.sees("lines")
         t.type("\x1b\r")
         t.type("alt\n")
         t.type("ctrl-j\\")
+        t.sees("ctrl-j")
         t.type("\r")
+        time.sleep(0.5)  # keys that come together are a paste, whose backslashes are text
         t.type("end\r")
         t.sees("TTFT")
         t.type("a\rb\rc\r")  # together, without bracketed paste: one submission
         t.sees("TTFT")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     first, second = prompts(ninfer)
-    assert first == ["user: pasted\nlines\n\nalt\nctrl-j\nend"]
+    assert first == ["user: pasted \\\nlines\n\nalt\nctrl-j\nend"]
     assert second[-1] == "user: a\nb\nc"
 
 
@@ -162,7 +164,7 @@ def test_nothing_foreign_reaches_the_terminal_raw(ninfer: Ninfer) -> None:
         t.sees(READY)
         t.type("Hi\r")
         t.sees("TTFT")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
         assert "\x1b]0;" not in t.raw and "\x07" not in t.raw and "\u202e" not in t.raw and "\x1b]8" not in t.raw
         assert "\\x1b]0;title\\x07 \\u202eevil [bold]x[/bold]" in t.text
@@ -176,7 +178,7 @@ def test_history_is_private_and_leaves_out_spaces(ninfer: Ninfer) -> None:
         t.sees("TTFT")
         t.type(" secret\r")
         t.sees("TTFT")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert "remember me" in path.read_text() and "secret" not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -185,7 +187,7 @@ def test_history_is_private_and_leaves_out_spaces(ninfer: Ninfer) -> None:
         t.sees(READY)
         t.type("unseen\r")
         t.sees("TTFT")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert path.read_text() == before
 
@@ -200,7 +202,7 @@ def test_a_failed_turn_leaves_the_conversation_unchanged(ninfer: Ninfer) -> None
         t.sees("the context holds 12")
         t.type("two\r")
         t.sees("fine")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
     assert prompts(ninfer)[-1] == ["user: two"]
 
@@ -232,7 +234,7 @@ def test_dumb_terminal_gets_no_escape_code(ninfer: Ninfer) -> None:
         t.type("\x03")
         t.sees("interrupted")
         t.sees("> ")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
         assert "\x1b" not in t.raw
 
@@ -243,7 +245,7 @@ def test_no_color_keeps_the_editor_without_colours(ninfer: Ninfer) -> None:
         t.sees(READY)
         t.type("Hi\r")
         t.sees("TTFT")
-        t.type("\x04")
+        t.type("\x04\x04")
         assert t.ends() == 0
         assert "**plain** text" in t.text and "\x1b[2m" not in t.raw
         assert not re.search(r"\x1b\[(?:\d+;)*(?:[349]\d|10\d)(?:;\d+)*m", t.raw)

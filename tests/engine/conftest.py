@@ -22,7 +22,7 @@ def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engine(tiny_directory: Path) -> Iterator[Engine]:
     with Engine(EngineOptions(model=tiny_directory, max_concurrency=4, max_context=1024, prefill_chunk=64)) as engine:
         yield engine
-        program = engine._worker._program
+        worker = engine._worker
         engine.close()
-        program.audit()
-        assert not program.world.used()
+        worker._manager.audit()
+        assert all(owner.lane is None for owner in worker._program.world.owners.values()), "a sequence was left"

@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from ninfer_core import (
+    CacheIntent,
     CacheMode,
     CapacityError,
     Completion,
+    ContextCacheOptions,
     Engine,
     EngineClosed,
     EngineOptions,
@@ -88,7 +90,7 @@ def test_closing_a_stream_cancels_its_request(engine: Engine) -> None:
     next(stream)
     stream.close()
     deadline = time.monotonic() + 20
-    while engine._worker._program.world.used():
+    while any(owner.lane for owner in engine._worker._program.world.owners.values()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -136,7 +138,7 @@ def test_thinking_budget_closes_a_block_that_the_model_opened(engine: Engine) ->
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"max_new": 0}, "max-new"),
+        ({"max_new": -1}, "max-new"),
         ({"max_new": 1.5}, "max-new"),
         ({"max_new": "3"}, "max-new"),
         ({"stop": ("",)}, "stop string"),
@@ -174,12 +176,28 @@ def test_a_closed_engine_says_so(tiny_directory: Path) -> None:
     assert threading.active_count() == before
 
 
-@pytest.mark.req("REQ-1", "OPT-3")
-def test_nothing_stays_after_a_request(engine: Engine) -> None:
-    for mode in CacheMode:
-        result = ask(engine, "once", cache_mode=mode)
+@pytest.mark.req("REQ-1")
+def test_nothing_stays_of_a_disabled_request(engine: Engine) -> None:
+    disabled = CacheIntent(CacheMode.DISABLED)
+    for _ in range(2):
+        result = ask(engine, "once", cache=disabled)
         assert result.statistics.reuse.source.value == "Root" and result.statistics.usage.reused_tokens == 0
+        assert result.statistics.reuse.misses[0].reason.value == "disabled" and result.statistics.captures == ()
     assert not engine._worker._program.world.used()
+    ask(engine, "once")
+    epoch = engine._worker._manager.books.demand.epoch
+    result = ask(engine, "once", cache=disabled)
+    assert result.statistics.usage.reused_tokens == 0, "a disabled request reads nothing either"
+    assert engine._worker._manager.books.demand.epoch == epoch, "and leaves no demand record"
+
+
+@pytest.mark.req("OPT-3")
+def test_with_the_cache_off_nothing_is_kept(tiny_directory: Path) -> None:
+    options = EngineOptions(model=tiny_directory, max_context=1024, cache=ContextCacheOptions(enabled=False))
+    with Engine(options) as engine:
+        for _ in range(2):
+            assert ask(engine, "once").statistics.reuse.source.value == "Root"
+        assert not engine._worker._program.world.used()
 
 
 @pytest.mark.parametrize(

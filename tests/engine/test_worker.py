@@ -51,19 +51,24 @@ def test_an_end_token_stops_and_is_in_the_ledger() -> None:
     assert result.token_ids == tuple(expected[: expected.index(end) + 1])
 
 
-@pytest.mark.req("INV-1", "PRO-3", "AUT-1")
-def test_first_in_first_out_even_when_a_later_one_would_fit() -> None:
-    with BenchEngine(lanes=3, pages=4) as engine:
+@pytest.mark.req("INV-1", "PRO-3", "AUT-1", "ACT-5")
+@pytest.mark.parametrize(
+    ("pages", "large", "order"),
+    [(5, 290, ["first", "large", "small"]), (4, 180, ["first", "small", "large"])],
+    ids=["it might delay the head", "proved not to delay the head"],
+)
+def test_a_later_request_passes_the_head_only_with_a_proof(pages: int, large: int, order: list[str]) -> None:
+    with BenchEngine(lanes=3, pages=pages) as engine:
         engine.hold()
-        first = engine.submit(PROMPT, 180)
-        large = engine.submit(PROMPT, 180)
-        small = engine.submit(PROMPT, 3)
+        handles = {"first": engine.submit(PROMPT, 180)}
+        while engine.worker._scheduler.running == []:
+            time.sleep(0.001)
+        handles |= {"large": engine.submit(PROMPT, large), "small": engine.submit(PROMPT, 3)}
         engine.go_on()
-        order = []
-        for name, handle in (("first", first), ("large", large), ("small", small)):
+        for handle in handles.values():
             handle.result()
-            order.append((handle._request.clock.admitted, name))
-    assert [name for _, name in sorted(order)] == ["first", "large", "small"]
+        admitted = sorted((handle._request.clock.admitted, name) for name, handle in handles.items())
+    assert [name for _, name in admitted] == order
 
 
 @pytest.mark.req("PRO-1")
@@ -165,10 +170,10 @@ def test_a_reply_that_cannot_be_kept_ends_with_an_error_and_the_engine_goes_on(
         original = getattr(owner, place)
         left = iter([PanicException("no room to publish")])
 
-        def fault(*arguments: object) -> object:
+        def fault(*arguments: object, **named: object) -> object:
             if error := next(left, None):
                 raise error
-            return original(*arguments)
+            return original(*arguments, **named)
 
         monkeypatch.setattr(owner, place, fault)
         result = engine.submit(PROMPT, 4).result(10)
@@ -183,7 +188,7 @@ def test_what_cannot_even_be_discarded_ends_the_engine_and_everyone_is_told(monk
         engine.hold()
         first, second = engine.submit(PROMPT, 4), engine.submit(PROMPT, 4)
 
-        def fault(*arguments: object) -> None:
+        def fault(*arguments: object, **named: object) -> None:
             raise RuntimeError("the books are wrong")
 
         monkeypatch.setattr(engine.worker._manager, "finish", fault)
@@ -196,7 +201,7 @@ def test_what_cannot_even_be_discarded_ends_the_engine_and_everyone_is_told(monk
             assert handle.result(0).finish_reason in (FinishReason.LENGTH, FinishReason.ERROR)
         monkeypatch.undo()
         assert first._request.handle is not None
-        engine.program.discard(first._request.handle)
+        engine.manager.discard(first.id)
 
 
 def test_a_request_beyond_the_contract_is_refused_and_does_not_block_the_next() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ninfer_core.errors import UsageError
 from ninfer_core.frontend.messages import Message, ToolCall, parse_messages
-from ninfer_core.frontend.strict_json import check_value, load_json
+from ninfer_core.strict_json import check_value, load_json
 
 USER = {"role": "user", "content": "hi"}
 

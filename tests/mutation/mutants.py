@@ -20,7 +20,11 @@ SUITES = {
     "j": "tests/program/test_projection.py",
     "h": "tests/program/test_histories.py",
     "x": "tests/program/test_exactness.py",
+    "e": "tests/program/test_execution.py",
+    "k": "tests/program/test_storage.py",
     "s": "tests/program/test_session_file.py",
+    "b": "tests/program/test_backfill.py",
+    "l": "tests/program/test_legality.py",
 }
 
 
@@ -93,18 +97,60 @@ MUTANTS = (
         "hx",
     ),
     Mutant("only the first peak is looked at", PLAN + "projection.py", "first.most(second)", "first"),
-    Mutant("only the last peak is looked at", PLAN + "projection.py", "first.most(second)", "second"),
+    Mutant(
+        "demoted images have no peak",
+        PLAN + "projection.py",
+        "after = before.without(copying) | demoted",
+        "after = before.without(copying)",
+    ),
     Mutant("free bytes taken for a hole", PLAN + "projection.py", "unplaceable += size", "unplaceable += 0"),
     Mutant(
         "an extent dies with its first page",
-        PLAN + "projection.py",
-        "if extent.mask & host_pages:",
-        "if not extent.mask & ~host_pages:",
+        PLAN + "ground.py",
+        "extent.mask & gone and not extent.mask & host_pages",
+        "extent.mask & gone",
+    ),
+    Mutant(
+        "a session remembers another target's victims",
+        PLAN + "portfolio.py",
+        "nodes[size + at] = self._identities[at]",
+        "pass",
+        "j",
+    ),
+    Mutant("a session outlives its revision", PLAN + "assessment.py", "world.revision != self.revision", "False", "j"),
+    Mutant(
+        "a running owner is a victim",
+        PLAN + "legality.py",
+        'if owner.lane is not None:\n            return f"owner {owner_id} is active: it',
+        'if False:\n            return f"owner {owner_id} is active: it',
+        "l",
+    ),
+    Mutant(
+        "the selected source is a victim",
+        PLAN + "legality.py",
+        "if source is not None and owner_id == source.owner:",
+        "if False:",
+        "l",
+    ),
+    Mutant("a proof keeps its donors", PLAN + "backfill.py", "else owner.id not in donors", "else True", "b"),
+    Mutant(
+        "a proof forgets the borrower",
+        PLAN + "backfill.py",
+        "used = projection.peaks[1] - measure(geometry, projection.disposed, 0)",
+        "used = left.used()",
+        "b",
+    ),
+    Mutant(
+        "a proof releases what another request leases",
+        PLAN + "backfill.py",
+        "staying = {*protected} if source is None else {*protected, source.owner}",
+        "staying = set() if source is None else {source.owner}",
+        "b",
     ),
     Mutant(
         "stale plan started", "program/program.py", "plan.revision != self.revision or project", "False and project"
     ),
-    Mutant("plan used twice", "program/program.py", "work = self._works.pop(plan)", "work = self._works[plan]"),
+    Mutant("plan used twice", "program/program.py", "work = self._works.pop(plan)", "work = self._works[plan]", "e"),
     Mutant(
         "two transitions at once",
         "program/program.py",
@@ -202,6 +248,7 @@ MUTANTS = (
         "program/execution/passes.py",
         "if row.handle.id not in accepted or row.error is not None:",
         "if row.error is not None:",
+        "e",
     ),
     Mutant(
         "truncate gives the promise away",
@@ -214,7 +261,7 @@ MUTANTS = (
         STORE + "page_store.py",
         "self.epoch == wanted.epoch and self.coverage >= wanted.coverage",
         "True",
-        "p",
+        "k",
     ),
     Mutant(
         "a prefix of another prompt matches",
@@ -231,26 +278,33 @@ MUTANTS = (
     Mutant(
         "tensor checksums are not checked",
         "program/session_file.py",
-        "if checksum(tensor) != expected:",
+        "if checksum != self._checksums[name]:",
         "if False:",
         "s",
     ),
     Mutant(
         "another model's state is taken",
-        "program/snapshot.py",
-        'if content.header.get("model") != facts(self._model):',
+        "program/restoring.py",
+        'if content.header.get("model") != facts:',
         "if False:",
+        "s",
+    ),
+    Mutant(
+        "a restored endpoint is not the last",
+        "program/snapshot.py",
+        "for entry in self.continuations[i].entries if any(entry is one for one in entries)",
+        "for entry in sorted(entries, key=lambda entry: entry.frontier)",
         "s",
     ),
     Mutant(
         "session written in place",
         "program/session_file.py",
-        "save_file(tensors, temporary, metadata=metadata)",
-        "save_file(tensors, path, metadata=metadata); save_file(tensors, temporary, metadata=metadata)",
+        "save_file(arrays, temporary, metadata",
+        "save_file(arrays, path); save_file(arrays, temporary, metadata",
         "s",
     ),
     Mutant(
-        "infinite state is taken", "program/snapshot.py", "if not self._physical.images.finite(row):", "if False:", "s"
+        "infinite state is taken", "program/restoring.py", "if not self._physical.images.finite(", "if False and (", "s"
     ),
 )
 

@@ -12,6 +12,7 @@ from ninfer_core.contract.plans import RequestWork, SequenceHandle
 from ninfer_core.contract.prompt import OutputStart, PreparedPrompt
 from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.contract.statistics import SourceKind
+from ninfer_core.demo import demo_model_path
 from ninfer_core.models.loader import load_model
 from ninfer_core.models.qwen3_5.model import Qwen3_5Model
 from ninfer_core.program.ledger.bits import members
@@ -21,22 +22,25 @@ from ninfer_core.program.planning.outcome import Step, identity, successors
 from ninfer_core.program.planning.target import SourceMode, Target
 from ninfer_core.program.program import Program
 from ninfer_core.program.replay import Replay
+from ninfer_core.program.storage.page_store import PageStore
 from tests.support.checkpoints import Tiny
 
 GREEDY = SamplingParams(temperature=0)
 PROMPT = [(i * 37 + i // 7) % 250 for i in range(200)]
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(scope="module", params=["float32", "bfloat16", "demo"])
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Qwen3_5Model:
+    """Tiny random weights, and the trained demo model, whose replies depend on all of their context."""
+    if request.param == "demo":
+        return load_model(demo_model_path())
     directory: Path = Tiny(dtype=request.param).write(tmp_path_factory.mktemp("exact") / "model")
     return load_model(directory)
 
 
 @pytest.fixture
 def program(model: Qwen3_5Model) -> Program:
-    page = 64 * 2 * 2 * 32 * model.layout.dtype.itemsize
-    program = Program(model, Vector(6, 4, (40,), 24 * page))
+    program = Program(model, Vector(6, 4, (40,), 24 * PageStore.bytes_per_page(model.layout)))
     program.physical.checking = True
     return program
 
@@ -63,7 +67,7 @@ def run(program: Program, handles: list[SequenceHandle], tokens: int, chunk: int
 
 
 def prove(program: Program, handle: SequenceHandle) -> None:
-    """State and KV at the frontier are those of a cold replay, bit for bit."""
+    """State and KV at the frontier, and every token drawn, are those of a cold replay, bit for bit."""
     sequence, lane = program.sequence(handle), program.owner_of(handle).lane
     frontier = sequence.frontier
     replay = Replay(program.model, sequence.ledger, tuple(sequence.trace), frontier)
@@ -77,6 +81,11 @@ def prove(program: Program, handle: SequenceHandle) -> None:
             if 64 * i < frontier
         ]
         assert torch.equal(torch.cat(got), expected.flatten())
+    drawn = [f for f in replay.hidden if sequence.prompt_tokens <= f < len(sequence.ledger)]
+    # The head's product too has the row count that it had; which rows share it does not matter.
+    rows = {unit.start + unit.length: len(unit.rows) for unit in sequence.trace}
+    tokens = [int(program.model.logits(replay.hidden[f].repeat(rows[f], 1))[0].argmax()) for f in drawn]
+    assert tokens and tokens == [sequence.ledger[f] for f in drawn]
 
 
 def tap(program: Program, handle: SequenceHandle, frontier: int, kind=SourceKind.LONG_ANCHOR) -> None:
@@ -137,6 +146,7 @@ def test_every_source_and_placement(program: Program, placement: str, mode: Sour
     program.audit()
 
 
+@pytest.mark.req("ID-4", "PRO-2")
 @pytest.mark.parametrize("tail", [1, 2, 31, 62, 63, 64, 65])
 def test_tails_after_the_frontier(program: Program, tail: int) -> None:
     for frontier in (64, 100):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, ImageId, LogicalPage, OwnerId
+from ninfer_core.contract.plans import Readiness
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.arena import Arena
 from ninfer_core.program.ledger.bits import lowest_clear, mask_of, members
 from ninfer_core.program.ledger.geometry import Geometry, Vector
 from ninfer_core.program.ledger.objects import Checkpoint, Extent, Lane, Owner, Replicas, Role
 from ninfer_core.program.ledger.world import World
+from ninfer_core.program.planning.assessment import AssessmentSession, judge
 from ninfer_core.program.planning.outcome import identity, successors
 from ninfer_core.program.planning.projection import project
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
@@ -195,3 +198,41 @@ def test_projection_equals_the_brute_ledger(seed: int) -> None:
             for checkpoint in target.outcomes[owner.id].kept:
                 assert final.images & checkpoint.image_mask, "a surviving checkpoint keeps its image (RET-1, CKP-5)"
                 assert not checkpoint.page_mask & ~final.pages, "and every page"
+
+
+@pytest.mark.req("TGT-3", "TGT-6", "CAP-10")
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 2**40))
+def test_a_session_judges_exactly_as_a_fresh_projection(seed: int) -> None:
+    """Whatever was assessed before: unrelated targets, successors of the last one, and the last one again."""
+    maker = Maker(seed)
+    world, rng = maker.world, maker.rng
+    session = AssessmentSession(lambda: world, lambda: "")
+    target = maker.target()
+    for _ in range(8):
+        choice = rng.random()
+        if choice < 0.4:
+            target = maker.target()
+        elif choice < 0.9 and target.outcomes:
+            owner = rng.choice(list(target.outcomes))
+            steps = list(successors(target.outcomes[owner]))
+            outcomes = {**target.outcomes, owner: rng.choice(steps).outcome} if steps else dict(target.outcomes)
+            if rng.random() < 0.3:
+                del outcomes[rng.choice(list(outcomes))]
+            target = Target(target.demand, outcomes)
+        projection = project(world, target)
+        assert session.assess(target) == judge(world, target, projection)
+
+
+def test_a_session_ends_with_its_revision() -> None:
+    worlds = [Maker(7).world]
+    session = AssessmentSession(lambda: worlds[-1], lambda: "a transition is open" if len(worlds) == 2 else "")
+    target = Target(None)
+    assert session.assess(target).readiness is Readiness.READY
+    worlds.append(replace(worlds[0], held=Vector(1, 0, (0, 0), 0)))
+    blocked = session.assess(target)
+    assert (blocked.readiness, blocked.reason) == (Readiness.TEMPORARILY_BLOCKED, "a transition is open")
+    assert blocked.projection == project(worlds[-1], target), "counted anew in a world that moved inside its revision"
+    worlds.append(worlds[0].advanced())
+    with pytest.raises(RuntimeError, match="stale"):
+        session.assess(target)

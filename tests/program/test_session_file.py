@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from ninfer_core.contract.plans import SequenceHandle
 from ninfer_core.contract.results import Ending
 from ninfer_core.contract.statistics import SourceKind
+from ninfer_core.demo import demo_model_path
 from ninfer_core.errors import SessionError
 from ninfer_core.models.loader import load_model
 from ninfer_core.program import session_file
@@ -24,7 +25,7 @@ from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.planning.target import SourceMode, Target
 from ninfer_core.program.program import Program
 from ninfer_core.program.session_file import read, read_header, write
-from tests.program.history import checksum
+from tests.program.checksum import checksum
 from tests.program.test_exactness import begin, conversation, prove, run, tap, work
 from tests.support.checkpoints import Tiny
 from tests.support.ledger_model import LedgerModel
@@ -56,9 +57,10 @@ def saved(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("SES-1", "SES-2", "SES-3", "SES-4")
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_was_saved_resumes_bit_for_bit(tmp_path: Path, dtype: str) -> None:
-    model = load_model(Tiny(dtype=dtype).write(tmp_path / "model"))
+@pytest.mark.parametrize("which", ["float32", "bfloat16", "demo"])
+def test_what_was_saved_resumes_bit_for_bit(tmp_path: Path, which: str) -> None:
+    directory = demo_model_path() if which == "demo" else Tiny(dtype=which).write(tmp_path / "model")
+    model = load_model(directory)
     first = Program(model, Vector(8, 2, (40,), 0))
     owner, checkpoints = conversation(first, (77, 128))
     branch = begin(first, [7] * 3, None)
@@ -70,7 +72,7 @@ def test_what_was_saved_resumes_bit_for_bit(tmp_path: Path, dtype: str) -> None:
     assert size == (tmp_path / "s").stat().st_size
     assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
 
-    second = Program(load_model(tmp_path / "model"), Vector(8, 2, (40,), 0))
+    second = Program(load_model(directory), Vector(8, 2, (40,), 0))
     unrelated = begin(second, [1, 2, 3, 4])
     run(second, [unrelated], 4)
     revision = second.revision
@@ -93,7 +95,7 @@ def test_what_was_saved_resumes_bit_for_bit(tmp_path: Path, dtype: str) -> None:
 
 
 def test_the_header_is_readable_and_needs_no_model(saved: Path) -> None:
-    header = read_header(saved)
+    header = read_header(saved).value
     assert header["conversation"] == TALK
     kinds = [(c["kind"], c["frontier"]) for c in header["continuations"][0]["checkpoints"]]
     assert kinds == [("LongAnchor", 40), ("LongAnchor", 64), ("SessionEndpoint", 133)]
@@ -133,6 +135,19 @@ def test_what_does_not_fit_is_dropped_and_named_the_endpoint_never(saved: Path) 
         full.restore_continuations(read(saved))
     assert full.world is world and full.sequence(handle)
     full.audit()
+
+
+@pytest.mark.req("SES-3")
+def test_the_endpoint_stays_the_last_of_two_checkpoints_at_its_frontier() -> None:
+    program = ledger_program()
+    handle = begin(program, [1, 2, 3])
+    tap(program, handle, 3)
+    program.execute([(handle, 3)]).commit([handle])
+    program.end(handle)
+    saved = program.save_continuations([program.finish(handle)])
+    owner = program.restore_continuations(saved).owners[0]
+    back = program.world.owners[owner].checkpoints
+    assert [c.kind for c in back] == [SourceKind.LONG_ANCHOR, SourceKind.SESSION_ENDPOINT]
 
 
 @pytest.mark.req("SES-3")
@@ -245,6 +260,7 @@ def test_a_directory_that_lies_is_refused_before_memory_is_touched(saved: Path, 
     lie(lambda h, t: entry(h).update(frontier=63.5))
     lie(lambda h, t: entry(h).update(image=99))
     lie(lambda h, t: entry(h).update(image=True))
+    lie(lambda h, t: entry(h).update(image=2))
     lie(lambda h, t: entry(h).update(pages=[[99]]))
     lie(lambda h, t: entry(h).update(pages=[]))
     lie(lambda h, t: entry(h).update(kind="Gift"))

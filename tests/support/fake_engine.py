@@ -204,6 +204,7 @@ class FakeEngine:
         info: dict[str, Any] | None = None,
         log: Path | None = None,
         load_error: Exception | None = None,
+        load_delay: float = 0.0,
         thinking_switch: bool = True,
     ) -> None:
         if load_error is not None:
@@ -211,11 +212,13 @@ class FakeEngine:
         if options.progress:
             for done in (0, 6, 12):
                 options.progress(LoadProgress("weights", done, 12))
+                time.sleep(load_delay / 3)
         self.options = options
         context = {} if options.max_context is None else {"max_context": options.max_context}
         self.info = fake_info(**{**context, "max_concurrency": options.max_concurrency, **(info or {})})
         self.default_sampling = SamplingParams(temperature=0.7, top_p=0.9)
         self.requests: list[GenerationRequest] = []
+        self.prepared: list[list[Message]] = []
         self.closed = False
         self._replies = deque(replies)
         self._log = log
@@ -243,6 +246,7 @@ class FakeEngine:
         tools: Sequence[dict[str, Any]] | None = None,
         thinking: bool | None = None,
     ) -> PreparedPrompt:
+        self.prepared.append(list(messages))
         said = [f"{m.role}: {m.content}" for m in messages]
         self._last_user = next((m.content for m in reversed(messages) if m.role == "user"), "")
         reasoning = [m.reasoning_content for m in messages]

@@ -53,6 +53,7 @@ class LedgerModel:
         self.fault(batch)
         self.batches.append(batch)
         kv.keys[0].view(-1)[batch.kv_slots] = batch.token_ids.float()
+        kv.values[0].view(-1)[batch.kv_slots] = 1.0  # what a pass has not written may be anything, NaN too
         ends = []
         for row in batch.rows:
             places = torch.tensor(row.pages).unsqueeze(1) * PAGE_SIZE + torch.arange(PAGE_SIZE)

@@ -30,6 +30,7 @@ class Ninfer:
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CACHE_HOME": str(self.home / "cache"),
             "PYTHONPATH": str(ROOT),
+            "NINFER_AUTOSAVE": "off",  # the fake Engine has no state to keep, and the real one's is slow to import
             "TERM": "xterm-256color",
         }
 

@@ -6,24 +6,31 @@ import re
 from typing import Any, Self
 
 import pexpect
+import pyte
 
 from tests.support.ninfer_process import Ninfer
 
 CURSOR_QUERY = b"\x1b[6n"
+ROWS, COLUMNS = 24, 80
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Recorder:
-    """Keeps everything that was written, and answers the cursor position query as a real terminal would."""
+    """Keeps everything that was written, draws it as a real terminal would, and answers its cursor position query."""
 
-    def __init__(self, child: Any) -> None:
+    def __init__(self, child: Any, columns: int, rows: int) -> None:
         self.child = child
         self.bytes = b""
+        self.screen = pyte.HistoryScreen(columns, rows, history=20_000)
+        self._stream = pyte.ByteStream(self.screen)
 
     def write(self, data: bytes) -> None:
         self.bytes += data
-        if CURSOR_QUERY in data:
-            self.child.send("\x1b[20;1R")
+        *before, rest = data.split(CURSOR_QUERY)
+        for part in before:
+            self._stream.feed(part)
+            self.child.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
+        self._stream.feed(rest)
 
     def flush(self) -> None:
         pass
@@ -39,11 +46,11 @@ class Terminal:
             command[1:],
             env={**ninfer.environment, **(environment or {})},
             cwd=str(ninfer.home),
-            dimensions=(24, 80),
+            dimensions=(ROWS, COLUMNS),
             timeout=20,
         )
         self.child.delaybeforesend = None
-        self.record = Recorder(self.child)
+        self.record = Recorder(self.child, COLUMNS, ROWS)
         self.child.logfile_read = self.record
 
     def __enter__(self) -> Self:
@@ -58,6 +65,21 @@ class Terminal:
     def sees(self, text: str) -> None:
         """Wait until text was written. Text that grows on the screen is written piece by piece: expect one piece."""
         self.child.expect_exact(text.encode())
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The window changes, and the program is told."""
+        screen = self.record.screen
+        for row in range(screen.lines - rows):  # pyte forgets what leaves at the top; terminals can scroll back to it
+            screen.history.top.append(screen.buffer[row])
+        screen.resize(rows, columns)
+        self.child.setwinsize(rows, columns)
+
+    def lines(self) -> list[str]:
+        """What a person sees and can scroll back to, without trailing spaces."""
+        screen = self.record.screen
+        columns = range(screen.columns)
+        past = ["".join(line[x].data for x in columns) for line in screen.history.top]
+        return [line.rstrip() for line in (*past, *screen.display)]
 
     def ends(self) -> int:
         """Wait for the end; the exit status, 128 + n for an unhandled signal."""

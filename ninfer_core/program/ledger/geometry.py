@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class Pool:
         device_pages: its Device pages.
         page_bytes: bytes of one page over all its planes.
         planes: separate memory regions that one page's copy touches (layers, keys and values).
+        mask: all its logical pages, as a set.
     """
 
     first: int
@@ -74,11 +75,10 @@ class Pool:
     device_pages: int
     page_bytes: int
     planes: int
+    mask: int = field(init=False, compare=False, repr=False)
 
-    @property
-    def mask(self) -> int:
-        """All its logical pages."""
-        return ((1 << self.ids) - 1) << self.first
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mask", ((1 << self.ids) - 1) << self.first)
 
 
 @dataclass(frozen=True, slots=True)

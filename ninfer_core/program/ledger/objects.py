@@ -7,7 +7,7 @@ from enum import Enum
 
 from ninfer_core.contract.ids import CheckpointRef, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
-from ninfer_core.program.ledger.bits import mask_of
+from ninfer_core.program.ledger.bits import mask_of, minus
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Replicas:
 
     def without(self, other: Replicas) -> Replicas:
         return Replicas(
-            self.device_images & ~other.device_images,
-            self.host_images & ~other.host_images,
-            self.device_pages & ~other.device_pages,
-            self.host_pages & ~other.host_pages,
+            minus(self.device_images, other.device_images),
+            minus(self.host_images, other.host_images),
+            minus(self.device_pages, other.device_pages),
+            minus(self.host_pages, other.host_pages),
         )
 
     def only(self, images: int, pages: int) -> Replicas:
@@ -157,13 +157,15 @@ class Extent:
 
     Attributes:
         pages: the pages that it was made for, in order. It counts whole until the last of their replicas dies.
+        mask: the same as a set; counted here unless who makes the extent has it already.
     """
 
     pool: int
     offset: int
     size: int
     pages: tuple[LogicalPage, ...]
-    mask: int = field(init=False, compare=False, repr=False)
+    mask: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mask", mask_of(self.pages))
+        if not self.mask:
+            object.__setattr__(self, "mask", mask_of(self.pages))

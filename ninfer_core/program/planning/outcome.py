@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ninfer_core.contract.ids import CheckpointRef
+from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Owner, Replicas
 
 
@@ -17,23 +18,23 @@ class Outcome:
         kept: the surviving checkpoints, ascending; none means that the whole owner is evicted.
         wants: the replicas that it wishes to have of what it needs. A wish for a Host replica that is not there yet is
             a demotion: it has to be copied. An object stays where any surviving owner wishes it.
+        needs: (images, pages) that some replica must hold: those of the kept checkpoints.
     """
 
     kept: tuple[Checkpoint, ...]
     wants: Replicas
+    needs: tuple[int, int] = field(init=False, compare=False, repr=False)
 
-    @property
-    def evicted(self) -> bool:
-        return not self.kept
-
-    @property
-    def needs(self) -> tuple[int, int]:
-        """(images, pages) that some replica must hold."""
+    def __post_init__(self) -> None:
         images = pages = 0
         for checkpoint in self.kept:
             images |= checkpoint.image_mask
             pages |= checkpoint.page_mask
-        return images, pages
+        object.__setattr__(self, "needs", (images, pages))
+
+    @property
+    def evicted(self) -> bool:
+        return not self.kept
 
 
 class Step(Enum):
@@ -96,10 +97,12 @@ def _demoted_images(outcome: Outcome) -> Iterator[Successor]:
     """Each image that is on Device only goes to Host."""
     wants, seen = outcome.wants, 0
     for checkpoint in outcome.kept:
-        image = checkpoint.image_mask & wants.device_images & ~wants.host_images & ~seen
+        image = minus(checkpoint.image_mask & wants.device_images, wants.host_images | seen)
         if image:
             seen |= image
-            moved = replace(wants, device_images=wants.device_images & ~image, host_images=wants.host_images | image)
+            moved = replace(
+                wants, device_images=minus(wants.device_images, image), host_images=wants.host_images | image
+            )
             yield Successor(Step.DEMOTE_IMAGE, replace(outcome, wants=moved))
 
 
@@ -108,9 +111,9 @@ def _demoted_pages(outcome: Outcome) -> Iterator[Successor]:
     wants, covered = outcome.wants, 0
     for checkpoint in (None, *outcome.kept[:-1]):
         covered |= 0 if checkpoint is None else checkpoint.page_mask
-        pages = wants.device_pages & ~wants.host_pages & ~covered
+        pages = minus(wants.device_pages, wants.host_pages | covered)
         if pages:
-            moved = replace(wants, device_pages=wants.device_pages & ~pages, host_pages=wants.host_pages | pages)
+            moved = replace(wants, device_pages=minus(wants.device_pages, pages), host_pages=wants.host_pages | pages)
             yield Successor(Step.DEMOTE_PAGES, replace(outcome, wants=moved))
 
 

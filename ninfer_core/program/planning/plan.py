@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ninfer_core.contract.ids import OwnerId, Revision
 from ninfer_core.program.ledger.world import World
+from ninfer_core.program.planning.legality import illegality
 from ninfer_core.program.planning.projection import Projection, project
 from ninfer_core.program.planning.target import Target
 
@@ -25,11 +26,13 @@ class ResourcePlan:
 
 
 def seal(world: World, target: Target, owner: OwnerId | None) -> ResourcePlan:
-    """Fix a feasible target as a plan.
+    """Fix a legal, feasible target as a plan.
 
     Raises:
-        ValueError: the target does not fit; its projection says where.
+        ValueError: the target is none of this world, or does not fit; its projection says where.
     """
+    if reason := illegality(world, target):
+        raise ValueError(f"an illegal target cannot be sealed: {reason}")
     projection = project(world, target)
     if not projection.feasible:
         raise ValueError(f"an infeasible target cannot be sealed: {projection.deficit}")

@@ -15,10 +15,13 @@ from dataclasses import dataclass
 
 from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
 from ninfer_core.program.ledger.arena import Arena
+from ninfer_core.program.ledger.bits import mask_of, minus
 from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.ledger.objects import Checkpoint, Extent, Replicas
 from ninfer_core.program.ledger.world import World, measure
+from ninfer_core.program.planning.ground import Ground
 from ninfer_core.program.planning.outcome import Outcome, identity
+from ninfer_core.program.planning.portfolio import Survivors
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
 
 
@@ -81,17 +84,21 @@ class Projection:
 
 def project(world: World, target: Target) -> Projection:
     """The complete post-state of a target. Mutates nothing; valid at the world's revision."""
-    geometry, have = world.geometry, world.replicas
-    activation = target.demand if isinstance(target.demand, Activation) else None
-    source = activation.source if activation is not None else None
-    images, pages, wants = _survivors(world, target, source)
+    return complete(Ground.of(world), target, _survivors(world, target))
+
+
+def complete(ground: Ground, target: Target, survivors: Survivors) -> Projection:
+    """The projection whose survivors are known already, from whatever counted them."""
+    world, geometry, have = ground.world, ground.world.geometry, ground.world.replicas
+    source = source_of(target)
+    images, pages, wants = survivors
     use = _source_use(world, source, images, pages) if source is not None else None
-    needed_device = _needed_pages(use, have)
-    restored = needed_device & ~have.device_pages
+    needed_device = _needed_pages(source, use)
+    restored = minus(needed_device, have.device_pages)
     # A source that is consumed stays in place until its copies are made.
     in_use = _copy_sources(source, use, have, restored)
     demoted = Replicas(
-        host_images=wants.host_images & ~have.host_images, host_pages=wants.host_pages & ~have.host_pages
+        host_images=minus(wants.host_images, have.host_images), host_pages=minus(wants.host_pages, have.host_pages)
     )
     keeps = wants | Replicas(device_pages=needed_device)
     if source is not None:
@@ -104,9 +111,9 @@ def project(world: World, target: Target) -> Projection:
     released = leaving.without(copying).without(in_use)
 
     before = have.without(released)
-    arena, host_bytes = _released_arena(world, before.host_pages)
-    extents, unplaceable, wanted_bytes = _place(world, target, demoted.host_pages, arena)
-    reserved = world.reserved()
+    arena, host_bytes = ground.released_arena(before.host_pages)
+    extents, unplaceable, wanted_bytes = _place(ground, target, demoted.host_pages, arena)
+    reserved = ground.reserved
     making = Vector(0, demoted.host_images.bit_count(), (0,) * len(geometry.pools), wanted_bytes)
     first = measure(geometry, before, host_bytes) + reserved + making
 
@@ -133,23 +140,29 @@ def project(world: World, target: Target) -> Projection:
     )
 
 
-def _survivors(world: World, target: Target, source: Source | None) -> tuple[int, int, Replicas]:
+def source_of(target: Target) -> Source | None:
+    """The source of an activation; None without one."""
+    return target.demand.source if isinstance(target.demand, Activation) else None
+
+
+def _survivors(world: World, target: Target) -> Survivors:
     """What the surviving owners need, and the replicas they wish; a consumed source survives as its lineage."""
     images = pages = 0
-    wants = Replicas()
+    wants, source = Replicas(), source_of(target)
     for owner in world.owners.values():
         if source is not None and owner.id == source.owner and source.mode is SourceMode.CONSUME:
-            outcome = _lineage(source, world.replicas)
+            outcome = lineage(source, world.replicas)
         else:
             outcome = target.outcomes.get(owner.id) or identity(owner, world.replicas)
         needed_images, needed_pages = outcome.needs if owner.lane is None else (owner.needs_images, owner.needs_pages)
         images |= needed_images
         pages |= needed_pages
         wants |= outcome.wants
-    return images, pages, wants
+    return Survivors(images, pages, wants)
 
 
-def _lineage(source: Source, replicas: Replicas) -> Outcome:
+def lineage(source: Source, replicas: Replicas) -> Outcome:
+    """What stays of a consumed owner, where it lies now."""
     images, pages = Outcome(source.lineage, Replicas()).needs
     return Outcome(source.lineage, replicas.only(images, pages))
 
@@ -175,17 +188,11 @@ def _source_use(world: World, source: Source, images: int, pages: int) -> Source
     )
 
 
-def _needed_pages(use: SourceUse | None, have: Replicas) -> int:
+def _needed_pages(source: Source | None, use: SourceUse | None) -> int:
     """Pages that the sequence reads in place. A tail that is copied need not be on Device itself."""
-    if use is None:
+    if source is None or use is None:
         return 0
-    mask = 0
-    for pool, tail in zip(use.borrowed, use.taken, strict=True):
-        for page in pool:
-            mask |= 1 << page
-        if tail is not None:
-            mask |= 1 << tail
-    return mask
+    return minus(source.checkpoint.page_mask, mask_of(tail for tail in use.copied if tail is not None))
 
 
 def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, restored: int) -> Replicas:
@@ -200,38 +207,29 @@ def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, 
         device_images=image & have.device_images,
         host_images=image & have.host_images if use.image_from_host else 0,
         device_pages=pages & have.device_pages,
-        host_pages=pages & ~have.device_pages & have.host_pages,
+        host_pages=minus(pages, have.device_pages) & have.host_pages,
     )
 
 
-def _released_arena(world: World, host_pages: int) -> tuple[Arena, int]:
-    """The arena and the bytes in use once extents without a living page are released."""
-    arena, used = world.arena, 0
-    for extent in world.extents:
-        if extent.mask & host_pages:
-            used += extent.size
-        else:
-            arena = arena.release(extent.offset, extent.size)
-    return arena, used
-
-
-def _place(world: World, target: Target, pages: int, arena: Arena) -> tuple[tuple[Extent, ...], int, int]:
+def _place(ground: Ground, target: Target, pages: int, arena: Arena) -> tuple[tuple[Extent, ...], int, int]:
     """Place one extent per run of consecutive pages to be demoted: (extents, unplaceable bytes, wanted bytes)."""
     extents: list[Extent] = []
     unplaceable = wanted = 0
-    left = pages
+    left, pools = pages, ground.world.geometry.pools
     for checkpoint in _deepest(target) if pages else ():
-        for number, pool in enumerate(checkpoint.pages):
-            for run in _runs(pool, left):
-                size = len(run) * world.geometry.pools[number].page_bytes
-                wanted += size
-                placed = arena.allocate(size)
-                if placed is None:
-                    unplaceable += size
-                else:
-                    extents.append(Extent(number, placed[0], size, run))
-                    arena = placed[1]
-        left &= ~checkpoint.page_mask
+        part = checkpoint.page_mask & left
+        if not part:
+            continue
+        for run in ground.runs(checkpoint, part):
+            size = len(run.pages) * pools[run.pool].page_bytes
+            wanted += size
+            placed = arena.allocate(size)
+            if placed is None:
+                unplaceable += size
+            else:
+                extents.append(Extent(run.pool, placed[0], size, run.pages, run.mask))
+                arena = placed[1]
+        left ^= part
     assert not left, "a demoted page belongs to no surviving checkpoint"
     return tuple(extents), unplaceable, wanted
 
@@ -240,19 +238,6 @@ def _deepest(target: Target) -> Iterable[Checkpoint]:
     """The surviving checkpoints of changed owners, deepest first: a deeper one's pages contain the shallower's runs."""
     for owner_id in sorted(target.outcomes):
         yield from reversed(target.outcomes[owner_id].kept)
-
-
-def _runs(pages: tuple[LogicalPage, ...], wanted: int) -> list[tuple[LogicalPage, ...]]:
-    """Maximal runs of consecutive members of an address space that are wanted."""
-    runs: list[list[LogicalPage]] = []
-    open_run = False
-    for page in pages:
-        if wanted >> page & 1:
-            if not open_run:
-                runs.append([])
-            runs[-1].append(page)
-        open_run = bool(wanted >> page & 1)
-    return [tuple(run) for run in runs]
 
 
 def _demand(world: World, target: Target, use: SourceUse | None, restored: int) -> tuple[tuple[int, ...], Vector]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import LogicalPage, PageId
+from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Checkpoint, Replicas
 from ninfer_core.program.planning.projection import Projection
@@ -92,11 +93,28 @@ def _device_runs(pages: Sequence[LogicalPage], places: Places) -> int:
 def _fetch(geometry: Geometry, checkpoint: Checkpoint, pages: int, image: bool) -> Copies:
     """Copies that bring the given pages, and the image, of a checkpoint to Device."""
     copies = Copies(1, geometry.image_bytes) if image else Copies()
+    wanted = pages & checkpoint.page_mask
+    if not wanted:
+        return copies
+    packed = wanted.to_bytes((wanted.bit_length() >> 3) + 1, "little")
+    end = len(packed) << 3
     for pool, held in zip(geometry.pools, checkpoint.pages, strict=True):
-        wanted = [bool(pages >> page & 1) for page in held]
-        runs = sum(1 for i, want in enumerate(wanted) if want and (i == 0 or not wanted[i - 1]))
-        copies += Copies(runs * pool.planes, sum(wanted) * pool.page_bytes)
+        runs = count = before = 0
+        for page in held:
+            want = packed[page >> 3] >> (page & 7) & 1 if page < end else 0
+            count += want
+            runs += want & ~before
+            before = want
+        copies += Copies(runs * pool.planes, count * pool.page_bytes)
     return copies
+
+
+def recipe_from(geometry: Geometry, frontier: int, survivor: Checkpoint, replicas: Replicas) -> Recipe:
+    """The way to the state at frontier from a survivor at or below it, with the given replicas."""
+    missing = minus(survivor.page_mask, replicas.device_pages)
+    image = not survivor.image_mask & replicas.device_images
+    restore = _fetch(geometry, survivor, missing, image) if missing or image else Copies()
+    return Recipe(restore, Prefill(survivor.frontier, frontier - survivor.frontier))
 
 
 def recipes(geometry: Geometry, frontier: int, kept: Iterable[Checkpoint], replicas: Replicas) -> tuple[Recipe, ...]:
@@ -104,10 +122,5 @@ def recipes(geometry: Geometry, frontier: int, kept: Iterable[Checkpoint], repli
     replicas (DEF-11): from root, or from each survivor at or below it. Never empty; the runner takes the cheapest.
     """
     ways = [Recipe(Copies(), Prefill(0, frontier))]
-    for checkpoint in kept:
-        if checkpoint.frontier <= frontier:
-            missing = checkpoint.page_mask & ~replicas.device_pages
-            image = not checkpoint.image_mask & replicas.device_images
-            restore = _fetch(geometry, checkpoint, missing, image)
-            ways.append(Recipe(restore, Prefill(checkpoint.frontier, frontier - checkpoint.frontier)))
+    ways += [recipe_from(geometry, frontier, kept_one, replicas) for kept_one in kept if kept_one.frontier <= frontier]
     return tuple(ways)

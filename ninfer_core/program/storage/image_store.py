@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,9 +38,9 @@ class ImageStore:
             offsets.append(end)
             end += -(-math.prod(shape) * dtype.itemsize // _ALIGN) * _ALIGN
         self.image_bytes = end
-        # Zeros, so that the gaps between planes compare equal; memory that is never touched costs nothing.
-        self._device = torch.zeros((device_slots, end), dtype=torch.uint8, device=device)
-        self._host = torch.zeros((host_slots, end), dtype=torch.uint8, pin_memory=device.type == "cuda")
+        self._device = _zeros((device_slots, end), device)
+        pinned = device.type == "cuda"
+        self._host = _zeros((host_slots, end), torch.device("cpu"), pinned=pinned)
         self._layout = [(offset, dtype, shape) for offset, (dtype, shape) in zip(offsets, planes, strict=True)]
         views = [self._view(*plane) for plane in self._layout]
         n = layout.gdn_layers
@@ -95,3 +96,11 @@ class ImageStore:
     def bytes_per_image(layout: ModelLayout) -> int:
         """Bytes of one StateImage, without building a pool."""
         return ImageStore(layout, 0, 0, torch.device("meta")).image_bytes
+
+
+def _zeros(shape: tuple[int, int], device: torch.device, *, pinned: bool = False) -> Tensor:
+    """Zeroed bytes, so that the gaps between planes compare equal. In main memory the system gives them when they are
+    first touched: slots that are never used cost nothing (torch.zeros would write them all)."""
+    if device.type != "cpu" or pinned:
+        return torch.zeros(shape, dtype=torch.uint8, device=device, pin_memory=pinned)
+    return torch.from_numpy(np.zeros(shape, dtype=np.uint8))

@@ -92,6 +92,18 @@ class PageStore:
         assert state.host is not None
         return [self._host(state.host, number)[:size] for number in range(len(self._flat))]
 
+    def finite(self, row: Tensor, tokens: int) -> bool:
+        """Whether every number of a page's first tokens, given as [page_bytes] uint8, is finite."""
+        size = self.plane_bytes // PAGE_SIZE * tokens
+        return all(
+            bool(torch.isfinite(row[begin : begin + size].view(plane.dtype)).all())
+            for begin, plane in zip(
+                range(0, self.page_bytes, max(1, self.plane_bytes)),
+                (*self.planes.keys, *self.planes.values),
+                strict=True,
+            )
+        )
+
     # --- placement ------------------------------------------------------------------------------------------------
     def born(self, page: LogicalPage) -> None:
         """The id means a new, empty page from now on."""
@@ -139,9 +151,14 @@ class PageStore:
     # --- copies ---------------------------------------------------------------------------------------------------
     def copy_to_host(self, extent: Extent) -> None:
         """Fill an extent from the Device replicas of its pages; they become Host replicas with `publish`."""
+        places = [self.device_page(page) for page in extent.pages]
         for number, plane in enumerate(self._flat):
-            for i, page in enumerate(extent.pages):
-                self._host((extent, i), number).copy_(plane[self.device_page(page)])
+            begin = 0
+            for end in range(1, len(places) + 1):
+                if end == len(places) or places[end] != places[end - 1] + 1:  # one copy for each run (DEF-9)
+                    first = places[begin]
+                    self._host_run(extent, number, begin, end).copy_(plane[first : first + end - begin].view(-1))
+                    begin = end
 
     def publish(self, extent: Extent) -> None:
         """The extent's bytes are complete: its pages have Host replicas of their present content."""
@@ -176,6 +193,10 @@ class PageStore:
         """Bytes of one page over all attention layers, keys and values."""
         heads, width = layout.kv_shape
         return 2 * layout.attention_layers * PAGE_SIZE * heads * width * layout.dtype.itemsize
+
+    def _host_run(self, extent: Extent, plane: int, begin: int, end: int) -> Tensor:
+        first = extent.offset + (plane * len(extent.pages) + begin) * self.plane_bytes
+        return self._arena[first : first + (end - begin) * self.plane_bytes]
 
     def _host(self, where: tuple[Extent, int], plane: int) -> Tensor:
         extent, index = where

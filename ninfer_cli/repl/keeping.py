@@ -1,0 +1,150 @@
+"""Keeper: keeps a chat's conversation and its state on the disk after every turn, and brings it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ninfer_cli.session_files import session_key
+from ninfer_cli.sessions import Kept, conversation_json, new_path, read_conversation
+from ninfer_core import FileOptions, NinferError, SessionError, SessionStore
+
+if TYPE_CHECKING:
+    from ninfer_cli.repl.chat import Chat
+    from ninfer_cli.repl.tree import Tree
+    from ninfer_core import RestoredSession, SavedSession, SessionKey
+
+
+@dataclass(slots=True)
+class Keeper:
+    """
+    Attributes:
+        warn: shows a line.
+        path: where the conversation is kept; None chooses a new place at the first turn.
+        enabled: False keeps nothing by itself.
+        limit: bytes of state that the directory may hold (--autosave-limit).
+        file_limit: bytes of state in a saved file (--session-limit).
+        saved_to: where /save wrote last.
+    """
+
+    warn: Callable[[str], None]
+    path: Path | None = None
+    enabled: bool = True
+    limit: int = 4 << 30
+    file_limit: int | None = None
+    saved_to: Path | None = None
+    _store: SessionStore | None = None
+    _kept: Tree | None = field(default=None, repr=False)
+    _saved: Tree | None = field(default=None, repr=False)
+    _trouble: str = ""
+
+    # --- by itself ------------------------------------------------------------------------------------------------
+    def keep(self, chat: Chat, *, closing: bool = False) -> None:
+        """Bring the directory up to date, if something was said. Trouble is a warning, once: the chat goes on."""
+        if not self.enabled or (chat.tree.turn is None and self._store is None):
+            return
+        if chat.tree == self._kept and not closing:
+            return
+        try:
+            store = self._open()
+            chat.engine.autosave(
+                store, chat.ledgers(), conversation_json(chat.kept(is_open=not closing), chat.engine.info.model)
+            )
+            self._kept, self._trouble = chat.tree, ""
+        except (NinferError, OSError) as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                self.warn(f"the conversation was not kept: {error}")
+
+    def close(self, chat: Chat) -> None:
+        """The chat ends in peace."""
+        if self._store is not None:
+            self.keep(chat, closing=True)
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of the directory; the next turn chooses another one."""
+        if self._store is not None:
+            self._store.close()
+        self._store, self._kept, self.path = None, None, None
+
+    def unsaved(self, tree: Tree) -> bool:
+        """Whether leaving would lose something of it."""
+        by_itself = self.enabled and not self._trouble
+        return len(tree.nodes) > 1 and not by_itself and tree != self._saved
+
+    @property
+    def place(self) -> Path | None:
+        return self.path if self._store is not None else None
+
+    def keep_at(self, path: Path) -> None:
+        """Keep a new conversation at a place that a person named. Raises SessionError when that cannot be."""
+        self.path = path
+        try:
+            self._open()
+        except BaseException:
+            self.path = None
+            raise
+
+    def _open(self) -> SessionStore:
+        if self._store is None:
+            self.path = self.path or new_path()
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise SessionError(f"{self.path.parent} cannot be made: {error.strerror or error}") from error
+            self._store = SessionStore(self.path, session_key(), self.limit)
+        return self._store
+
+    # --- on demand ------------------------------------------------------------------------------------------------
+    def save(self, chat: Chat, path: Path, *, replace: bool) -> SavedSession:
+        """Write one portable file. Raises SessionError, UsageError."""
+        value = conversation_json(chat.kept(), chat.engine.info.model)
+        options = FileOptions(replace=replace, limit=self.file_limit, key=session_key())
+        saved = chat.engine.save_session(path, chat.ledgers(), value, options)
+        self.saved_to, self._saved = path, chat.tree
+        return saved
+
+    def bring_back(self, chat: Chat, path: Path, *, rebuild: bool) -> tuple[Kept, RestoredSession | None]:
+        """Read a session of either form: its conversation, and unless rebuild its state, which becomes resident.
+
+        A directory goes on being kept where it is; a file's conversation is kept beside it, in PATH.d.
+
+        Raises:
+            SessionError, UsageError: one line; nothing has changed then.
+        """
+        key = session_key()
+        if not path.is_dir():
+            header = _header(path, key)
+            kept = read_conversation(header, path)
+            restored = None if rebuild else chat.engine.restore_session(path, key)
+            self.leave()
+            self.path = self._beside(path)
+            return kept, restored
+        store = SessionStore(path, key, self.limit)
+        try:
+            kept = read_conversation(None if store.header is None else store.header.value.get("conversation"), path)
+            restored = None if rebuild else chat.engine.restore_session(store, key)
+        except BaseException:
+            store.close()
+            raise
+        self.leave()
+        self.path, self._store = path, store
+        return kept, restored
+
+    def _beside(self, path: Path) -> Path:
+        """Where a file's conversation is kept: PATH.d, or another name where one was kept there before."""
+        first = path.with_name(path.name + ".d")
+        if not first.exists():
+            return first
+        self.warn(f"an earlier chat from this file is kept in {first}: --session {first} goes on with that one")
+        return next(p for n in count(2) if not (p := path.with_name(f"{path.name}.d{n}")).exists())
+
+
+def _header(path: Path, key: SessionKey) -> object:
+    from ninfer_core import open_session
+
+    return open_session(path, key).header.value.get("conversation")

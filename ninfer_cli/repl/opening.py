@@ -1,0 +1,95 @@
+"""Opening: which conversation a chat begins with, and how it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ninfer_core import SessionError, UsageError
+
+if TYPE_CHECKING:
+    from ninfer_cli.output import Streams
+    from ninfer_cli.repl.chat import Chat
+
+LIST = "list"
+DEFAULT_LIMIT = 4 << 30
+"""Bytes of state that one conversation's directory may hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The options of `ninfer chat` about sessions, as they were given."""
+
+    session: str | None
+    newest: bool
+    resume: str | None
+    rebuild: bool
+
+    def path(self) -> Path | None:
+        """Where the conversation lies or shall lie; None where none was named.
+
+        Raises:
+            UsageError: options exclude each other, or there is no such conversation.
+        """
+        from ninfer_cli.sessions import find_session, kept_sessions, newest_session
+
+        if sum((self.session is not None, self.newest, self.resume is not None)) > 1:
+            raise UsageError("--session, --continue and --resume exclude each other: give one of them")
+        if self.newest:
+            return newest_session()
+        if self.resume == LIST:
+            names = [entry.name for entry in kept_sessions()]
+            raise UsageError("--resume takes one of: " + (", ".join(names[:20]) or "nothing was kept yet"))
+        if self.resume is not None:
+            return find_session(self.resume)
+        if self.rebuild and (self.session is None or not Path(self.session).exists()):
+            raise UsageError("--rebuild reads the text of a session: name one with --session, --continue or --resume")
+        if self.session is None:
+            return None
+        if not self.session:
+            raise UsageError("--session is empty: give a path")
+        path = Path(self.session)
+        if path.is_symlink() and not path.exists():
+            raise UsageError(f"--session {path} is a link to nothing: choose another place")
+        return path
+
+    def begin(self, chat: Chat, path: Path | None, streams: Streams) -> None:
+        """Prepare a chat: bring a session back, or say where a new one goes.
+
+        Raises:
+            SessionError, UsageError: the session cannot be gone on with.
+        """
+        from ninfer_cli.repl.keeping import Keeper
+        from ninfer_cli.repl.session_commands import restored_text
+        from ninfer_cli.sessions import crashed
+
+        settings = chat.settings
+        limit = DEFAULT_LIMIT if settings.autosave_limit is None else settings.autosave_limit
+        chat.keeper = Keeper(streams.warn, None, settings.autosave, limit, settings.session_limit)
+        if path is None:
+            left = crashed() if settings.autosave else None
+            if left is not None:
+                streams.note(f"the conversation {left.name} did not end in peace: --continue goes on with it")
+            return
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            if not settings.autosave:
+                raise UsageError(f"{path}: there is no such session, and --no-autosave makes none")
+            chat.keeper.keep_at(path)
+            return
+        try:
+            restored = chat.restore(path, rebuild=self.rebuild)
+        except SessionError as error:
+            hint = " (--rebuild reads its text alone)" if not self.rebuild and _readable(path) else ""
+            raise SessionError(f"{error}{hint}") from error
+        streams.note(restored_text(chat, path, restored)[0])
+
+
+def _readable(path: Path) -> bool:
+    """Whether a session's text can be had without its state."""
+    from ninfer_core import open_session
+
+    try:
+        return "conversation" in open_session(path).header.value
+    except SessionError:
+        return False

@@ -1,0 +1,70 @@
+"""Where sessions and their key are, and what a person is told when one is opened or written."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ninfer_cli.config import directory
+from ninfer_cli.kinds import Size
+from ninfer_core import UsageError
+
+if TYPE_CHECKING:
+    from ninfer_cli.output import Streams
+    from ninfer_cli.settings import Settings
+    from ninfer_core import RestoredSession, SessionKey
+
+UNPROVEN = (
+    "the session's state is unproven: nothing shows that this user's ninfer computed it from this text; "
+    "restore-session --verify replays it, --rebuild reads the text instead"
+)
+
+
+def session_key() -> SessionKey:
+    """The user's own key, in ninfer's state directory. Raises SessionError."""
+    from ninfer_core import SessionKey
+
+    return SessionKey.at(directory("XDG_STATE_HOME", "state") / "session-key")
+
+
+def size(text: str, what: str) -> int | None:
+    """A size such as 4GiB; auto is no limit. Raises UsageError."""
+    try:
+        return Size().from_text(text)
+    except ValueError as error:
+        raise UsageError(f"{what} is {text!r}: {error}") from error
+
+
+def mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"
+
+
+def checkpoints_json(restored: RestoredSession) -> list[list[dict[str, Any]]]:
+    return [
+        [{"kind": c.kind.value, "frontier": c.frontier, "placement": c.placement.value} for c in continuation]
+        for continuation in restored.checkpoints
+    ]
+
+
+def named_json(checkpoints: Any) -> list[dict[str, Any]]:
+    return [{"kind": kind, "frontier": frontier} for kind, frontier in checkpoints]
+
+
+def tell_restored(restored: RestoredSession, streams: Streams) -> None:
+    """What a person must not miss after a restore."""
+    if restored.checkpoints and restored.proven is not True:
+        streams.warn(UNPROVEN)
+    missing = len(restored.dropped) + sum(map(len, restored.left_out))
+    if missing:
+        streams.note(
+            f"{missing} of the session's checkpoints found no room: raise --kv-capacity or --device-state-slots"
+        )
+    if restored.released:
+        streams.note(f"{restored.released} other continuations were given up for it")
+
+
+def chat_command(path: Path, settings: Settings) -> str:
+    """How to go on from a session."""
+    model = "" if settings.model is None else f"--model {shlex.quote(settings.model)} "
+    return f"ninfer chat {model}--session {shlex.quote(str(path))}"

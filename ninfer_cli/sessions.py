@@ -1,0 +1,132 @@
+"""Sessions on this machine: where they lie, what conversation one holds, and which was the newest."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ninfer_cli.config import directory
+from ninfer_cli.repl import tree_json
+from ninfer_core import SessionError, UsageError
+
+if TYPE_CHECKING:
+    from ninfer_cli.repl.tree import Tree
+
+MANIFEST = "manifest"
+"""The file of a session's directory that is replaced with every change."""
+
+
+def sessions_directory() -> Path:
+    """Where conversations are kept by themselves."""
+    return directory("XDG_STATE_HOME", "state") / "sessions"
+
+
+def new_path() -> Path:
+    """A name for a conversation that begins now."""
+    now = time.strftime("%Y-%m-%d-%H%M%S")
+    return sessions_directory() / f"{now}-{secrets.token_hex(2)}"
+
+
+# --- the conversation in a session ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A conversation as a session holds it.
+
+    Attributes:
+        files: texts that wait for the next message.
+        open: the chat that wrote it has not ended, or not in peace.
+    """
+
+    tree: Tree
+    files: tuple[str, ...] = ()
+    open: bool = False
+
+
+def conversation_json(kept: Kept, model: str) -> dict[str, Any]:
+    """The form that every command reads (see session_text). Raises UsageError when the tree is too large for it."""
+    return {"tree": tree_json.to_json(kept.tree), "files": list(kept.files), "model": model, "open": kept.open}
+
+
+def read_conversation(value: object, where: Path) -> Kept:
+    """Raises UsageError: a session without a conversation, or not one of ours. One line that names the place."""
+    if not isinstance(value, Mapping) or "tree" not in value:
+        raise UsageError(f"{where} holds state but no conversation: ninfer restore-session --inspect looks into it")
+    files = value.get("files", [])
+    if not isinstance(files, list) or not all(isinstance(text, str) for text in files):
+        raise UsageError(f"{where}: its files are not a list of texts")
+    try:
+        return Kept(tree_json.from_json(value["tree"]), tuple(files), value.get("open") is True)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class SessionEntry:
+    """A conversation that was kept by itself. changed: seconds since the epoch."""
+
+    path: Path
+    changed: float
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+
+def kept_sessions() -> list[SessionEntry]:
+    """Newest first; what cannot be looked at is left out."""
+    return sorted(_entries(), key=lambda entry: (-entry.changed, entry.name))
+
+
+def _entries() -> Iterator[SessionEntry]:
+    try:
+        found = list(sessions_directory().iterdir())
+    except OSError:
+        return
+    for path in found:
+        try:
+            yield SessionEntry(path, (path / MANIFEST).stat().st_mtime)
+        except OSError:
+            continue
+
+
+def find_session(name: str) -> Path:
+    """The kept conversation of a name, or of its beginning.
+
+    Raises:
+        UsageError: none, or several.
+    """
+    entries = kept_sessions()
+    found = [e for e in entries if e.name == name] or [e for e in entries if e.name.startswith(name)]
+    if len(found) == 1:
+        return found[0].path
+    names = ", ".join(entry.name for entry in (found or entries)[:5]) or "none is there yet"
+    raise UsageError(f"--resume {name}: {'several begin so' if found else 'there is no such conversation'} ({names})")
+
+
+def newest_session() -> Path:
+    """Raises UsageError when nothing was kept yet."""
+    entries = kept_sessions()
+    if not entries:
+        raise UsageError(f"--continue: no conversation was kept in {sessions_directory()} yet")
+    return entries[0].path
+
+
+def crashed() -> SessionEntry | None:
+    """The newest conversation, if its chat did not end in peace and is not running."""
+    from ninfer_core import SessionStore
+
+    entries = kept_sessions()
+    if not entries:
+        return None
+    try:
+        with SessionStore(entries[0].path) as store:
+            header = store.header
+    except SessionError:
+        return None  # running elsewhere, or damaged: --resume says which
+    conversation = None if header is None else header.value.get("conversation")
+    return entries[0] if isinstance(conversation, Mapping) and conversation.get("open") is True else None

@@ -1,0 +1,85 @@
+"""Captures: what a running request leaves behind, for itself and for others (context-cache CAN-5..9, EVI, VAL-7).
+
+They are optional: none of them ever blocks or changes the request. A capture is planned when the request becomes
+Active, and proved at its frontier: choosing it reserved nothing (INV-17).
+"""
+
+from __future__ import annotations
+
+from ninfer_core.cache.books import Books
+from ninfer_core.cache.desk import Desk
+from ninfer_core.cache.lineage import Lineage
+from ninfer_core.cache.points import RecoveryPoints
+from ninfer_core.cache.publication import SharedPublication
+from ninfer_core.cache.room import Room
+from ninfer_core.cache.running import Intended, RunningRequest
+from ninfer_core.contract.cache_limits import CacheLimits
+from ninfer_core.program.program import Program
+
+
+class Captures:
+    """The captures of all running requests. Only one is planned at a time."""
+
+    def __init__(self, program: Program, books: Books, limits: CacheLimits, desk: Desk) -> None:
+        self._program = program
+        self._books = books
+        room = Room(program, books, limits, desk)
+        self._points = RecoveryPoints(program, limits, desk.cost, room)
+        self._shared = SharedPublication(program, books, limits, desk, room)
+
+    def plan(self, running: RunningRequest) -> None:
+        """List what the request would like to leave, and settle what needs no prefill; nothing is reserved."""
+        lineage = Lineage(self._program, self._books, running)
+        found: dict[int, Intended] = {}
+        if running.cell is not None:
+            wanted = self._points.wanted(running, lineage)
+            self._points.inherit(running, wanted)
+            found = {wish.frontier: Intended(wish.frontier, wish) for wish in wanted}
+        for shared, power in self._shared.selected(running, lineage):
+            intended = found.setdefault(shared.frontier, Intended(shared.frontier))
+            intended.shared, intended.power = shared, power
+        intentions = [found[frontier] for frontier in sorted(found)]
+        running.intended = [i for i in intentions if i.frontier > running.base]
+        for intended in intentions:
+            if intended.frontier <= running.base:
+                if intended.wish is not None:
+                    self._points.at_or_below_base(running, intended.wish, lineage)
+                if intended.shared is not None:
+                    self._shared.at_or_below_base(running, intended, lineage)
+
+    def offer(self, running: RunningRequest, until: int, blocked: int) -> int:
+        """Make room for what the next pass reaches. With the room, its taps write the checkpoints.
+
+        Returns:
+            Where the pass should end: until, or before it for an image that goes to main memory.
+        """
+        for intended in running.intended:
+            if intended.frontier > until:
+                break
+            if intended.armed or intended.armed_shared:
+                continue
+            if intended.wish is not None and self._points.offer(running, intended, blocked):
+                return intended.frontier
+            if intended.shared is not None and not intended.armed:
+                lineage = Lineage(self._program, self._books, running)
+                if self._shared.offer(running, intended, blocked, lineage):
+                    return intended.frontier
+        return until
+
+    def settle(self, running: RunningRequest) -> None:
+        """Publish what the last pass captured."""
+        reached = self._program.sequence(running.handle).frontier
+        for intended in [i for i in running.intended if i.frontier <= reached]:
+            captured = intended.armed or intended.armed_shared
+            pending = intended.wish is not None or intended.shared is not None
+            if intended.frontier == reached and pending and not captured:
+                continue  # the pass ended here for it
+            running.intended.remove(intended)
+            if intended.armed and intended.wish is not None:
+                running.note(intended.wish.kind, intended.frontier, "captured")
+            if intended.shared is not None and captured:
+                self._shared.settle(running, intended, Lineage(self._program, self._books, running))
+
+    def abandon(self, running: RunningRequest) -> None:
+        """The request has ended: nothing stays reserved for it."""
+        self._shared.abandon(running)

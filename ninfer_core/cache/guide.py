@@ -1,0 +1,155 @@
+"""Guide: which steps from a target look best for what is missing. Orders exploration, proves nothing (PLAN-1)."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.graph import OutcomeGraph, Vertex
+from ninfer_core.cache.lack import Amounts, Lack, relief
+from ninfer_core.cache.objective import Objective
+from ninfer_core.contract.ids import OwnerId
+from ninfer_core.program.ledger.geometry import Geometry
+from ninfer_core.program.ledger.objects import Replicas
+
+SHORTLIST = 5
+"""Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
+
+
+@dataclass(slots=True)
+class Move:
+    """One step down.
+
+    Attributes:
+        change: predicted loss that it adds.
+        relief: what it gives back.
+        share: the same as a share of what is missing.
+        most: what it gives back at most, once others that hold the same objects have let go of them (TGT-5).
+    """
+
+    vertex: Vertex
+    change: float
+    relief: Amounts
+    share: float
+    most: Amounts
+
+    @property
+    def ratio(self) -> float:
+        """Predicted loss for what it relieves; a step that relieves nothing by itself comes last (TGT-5)."""
+        return self.change / self.share if self.share > 0 else math.inf
+
+
+class Guide:
+    """For one option. `sole` is what single owners hold, in the target looked at last."""
+
+    def __init__(
+        self,
+        geometry: Geometry,
+        objective: Objective,
+        domain: Domain,
+        graph: OutcomeGraph,
+        option: Option,
+        sole: Replicas,
+    ) -> None:
+        self._geometry = geometry
+        self._objective = objective
+        self._domain = domain
+        self._graph = graph
+        self._owners = list(domain.of(option))
+        self.sole = sole
+        everything = (1 << geometry.image_ids.bit_length()) - 1, (1 << geometry.pools[-1].mask.bit_length()) - 1
+        self._any = Replicas(everything[0], everything[0], everything[1], everything[1])
+
+    def look(self, sole: Replicas) -> None:
+        """Another target is looked at."""
+        self.sole = sole
+
+    def moves(
+        self, chosen: Mapping[OwnerId, Vertex], lack: Lack, licensed: frozenset[OwnerId] | None, *, wide: bool
+    ) -> list[Move]:
+        """Every step of the owners that look cheapest for what is missing."""
+        found: list[Move] = []
+        for owner in self._shortlist(chosen, lack, wide=wide):
+            found += self.moves_of(chosen.get(owner) or self._graph.identity(owner), lack, licensed)
+        return found
+
+    def moves_of(self, before: Vertex, lack: Lack, licensed: frozenset[OwnerId] | None) -> list[Move]:
+        """Every step of one owner from one end state."""
+        found, lost = [], self._objective.predict(before, self.sole)
+        for vertex in self._graph.steps(before):
+            if vertex.evicted and licensed is not None and vertex.owner not in licensed:
+                continue
+            given = self._relief(before, vertex)
+            change = self._objective.predict(vertex, self.sole) - lost
+            most = self._relief(before, vertex, self._any) if vertex.evicted else given
+            found.append(Move(vertex, change, given, lack.share(given), most))
+        return found
+
+    def priced(self, moves: Sequence[Move], lack: Lack) -> list[tuple[Move, float]]:
+        """Each move with what covering the axes that it leaves open may cost: that of the dearest axis, covered by the
+        cheapest offers; what no single step offers is priced like the dearest step."""
+        dearest = max((move.change for move in moves), default=0.0)
+        offers = [_Offers.on(axis, moves) if need > 0 else None for axis, need in enumerate(lack.need)]
+        found = []
+        for move in moves:
+            rest = 0.0
+            for offer, need, given in zip(offers, lack.need, move.relief, strict=True):
+                if need > given:
+                    left = (need - given) / max(need, abs(given))
+                    rest = max(rest, left * dearest if offer is None else offer.cover(need - given, move, dearest))
+            found.append((move, rest))
+        return found
+
+    def _relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
+        cell = after.evicted and after.owner in self._domain.cell_owners
+        return relief(before.outcome, after.outcome, held or self.sole, self._geometry, cell=cell)
+
+    def _shortlist(self, chosen: Mapping[OwnerId, Vertex], lack: Lack, *, wide: bool) -> list[OwnerId]:
+        owners = [o for o in self._owners if o not in chosen or not chosen[o].evicted]
+        if wide or len(owners) <= SHORTLIST:
+            return owners
+
+        return heapq.nsmallest(SHORTLIST, owners, key=lambda owner: self._density(owner, chosen, lack))
+
+    def cheapest_first(self, lack: Lack) -> list[OwnerId]:
+        """All owners, by what their eviction loses for what it relieves."""
+        return sorted(self._owners, key=lambda owner: self._density(owner, {}, lack))
+
+    def _density(self, owner: OwnerId, chosen: Mapping[OwnerId, Vertex], lack: Lack) -> tuple[bool, float]:
+        now = chosen.get(owner) or self._graph.identity(owner)
+        share = lack.share(self._relief(now, self._graph.evicted(owner)))
+        worth = self._objective.worth(owner)
+        # Freeing nothing alone is no reason to be left out: together they may (TGT-5).
+        return (False, worth / share) if share > 0 else (True, worth)
+
+
+class _Offers:
+    """What single steps give back on one axis, the cheapest owner first: (price of one, most, owner)."""
+
+    def __init__(self, axis: int, offers: list[tuple[float, int, OwnerId]]) -> None:
+        self._axis = axis
+        self._offers = offers
+
+    @classmethod
+    def on(cls, axis: int, moves: Sequence[Move]) -> _Offers:
+        best: dict[OwnerId, tuple[float, int]] = {}
+        for move in moves:
+            given = max(move.relief[axis], move.most[axis])
+            if given > 0:
+                rate, most = best.get(move.vertex.owner, (math.inf, 0))
+                best[move.vertex.owner] = (min(rate, max(0.0, move.change) / given), max(most, given))
+        return cls(axis, sorted((rate, most, owner) for owner, (rate, most) in best.items()))
+
+    def cover(self, need: int, move: Move, dearest: float) -> float:
+        """The least price of what is still needed once the move is made."""
+        total, left = 0.0, need
+        for rate, most, owner in self._offers:
+            if left <= 0:
+                return total
+            part = min(left, most if owner != move.vertex.owner else max(0, most - max(0, move.relief[self._axis])))
+            total += rate * part
+            left -= part
+        return total + dearest * left / need

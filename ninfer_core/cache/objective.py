@@ -1,0 +1,121 @@
+"""Objective: J of a target, its tie-break, and estimates that order exploration (VAL-6, VAL-7, PLAN-9).
+
+Program says what work a target takes; the price is ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from ninfer_core.cache.catalog import Entry
+from ninfer_core.cache.cost import CostModel
+from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.graph import Vertex
+from ninfer_core.cache.value import Base, Portfolio
+from ninfer_core.contract.ids import CheckpointRef, OwnerId
+from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.planning.outcome import Outcome
+from ninfer_core.program.planning.projection import Projection
+from ninfer_core.program.planning.target import Capture, Target
+from ninfer_core.program.planning.work import Copies, ImmediateWork
+
+Work = Callable[[Target, Projection, int], ImmediateWork]
+
+
+class Objective:
+    """J(c, T) = Now + FutureLoss for an activation; minus NetGain for an optional capture. Less is better."""
+
+    def __init__(
+        self,
+        work: Work,
+        cost: CostModel,
+        portfolio: Portfolio,
+        entries: Mapping[OwnerId, Entry],
+        domain: Domain,
+    ) -> None:
+        self._work = work
+        self._cost = cost
+        self._portfolio = portfolio
+        self._entries = entries
+        self._domain = domain
+        self._bases: dict[int, Base] = {}
+        self._unmoved: Base | None = None
+
+    def identity(self, option: Option, projection: Projection) -> float:
+        """J of an option's identity target, from which its other targets are measured: nothing is lost in it."""
+        now = self._now(option, Target(option.demand), projection)
+        return now - option.gain if isinstance(option.demand, Capture) else now
+
+    def judge(
+        self, option: Option, target: Target, projection: Projection, identity: Projection, limit: float = math.inf
+    ) -> float:
+        """J in nanoseconds. Whether the target is feasible is not asked here.
+
+        Args:
+            identity: the projection of the option's identity target.
+            limit: a J above it may be reported too small, but not as less than this.
+        """
+        now = self._now(option, target, projection)
+        base = self._bases.get(option.ordinal)
+        if base is None:
+            base = self._bases[option.ordinal] = self._portfolio.base(option.base_dead, identity.final)
+        end = self._portfolio.end((*self._dead(target), *option.base_dead), projection.final)
+        if isinstance(option.demand, Capture):
+            return self._portfolio.signed_loss(target.outcomes, end, base) + now - option.gain
+        return now + self._portfolio.future_loss(target.outcomes, end, base, limit - now)
+
+    def predict(self, vertex: Vertex, sole: Replicas) -> float:
+        """What this owner's end state alone would add to J. An estimate."""
+        if vertex.loss is None:
+            vertex.loss = self._alone(vertex.owner, vertex.outcome, sole)
+        return vertex.loss
+
+    def worth(self, owner: OwnerId) -> float:
+        return self._portfolio.worth(owner)
+
+    def _now(self, option: Option, target: Target, projection: Projection) -> float:
+        """Of a capture, the time that every request waits which it blocks (DEF-12)."""
+        now = self._cost.immediate(self._work(target, projection, option.prompt_tokens))
+        return now * option.blocked if isinstance(option.demand, Capture) else now
+
+    def _alone(self, owner: OwnerId, outcome: Outcome, sole: Replicas) -> float:
+        was = self._domain.outcomes[owner]
+        if self._unmoved is None:
+            self._unmoved = self._portfolio.base()
+        left, made = was.wants.without(outcome.wants) & sole, outcome.wants.without(was.wants)
+        moved = len(outcome.kept) > 0
+        images, pages = (left.device_images, left.device_pages) if moved else (0, 0)
+        end = self._portfolio.alone(self._deleted(owner, outcome), images, pages)
+        copying = 0.0
+        if made:
+            operations = made.host_images.bit_count() + bool(made.host_pages)
+            copying = self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made)))
+        return copying + self._portfolio.future_loss((owner,), end, self._unmoved)
+
+    def _deleted(self, owner: OwnerId, outcome: Outcome) -> list[CheckpointRef]:
+        kept = {c.ref for c in outcome.kept}
+        return [c.ref for c in self._domain.outcomes[owner].kept if c.ref not in kept]
+
+    def _dead(self, target: Target) -> list[CheckpointRef]:
+        return [ref for owner, outcome in target.outcomes.items() for ref in self._deleted(owner, outcome)]
+
+    def rank(self, option: Option, target: Target, projection: Projection) -> tuple[float, ...]:
+        """The tie-break of PLAN-9, in its order, up to the candidate's ordinal. Less is better."""
+        touched = [self._entries[owner] for owner in target.outcomes if owner in self._entries]
+        hits = sum(1 for entry in touched for summary in entry.checkpoints if entry.hits_of(summary.ref))
+        latest = max((entry.last_hit for entry in touched if entry.hits), default=-1)
+        work = self._work(target, projection, option.prompt_tokens)
+        copies = work.to_host + work.to_device + work.on_device
+        return (
+            hits,
+            latest,
+            sum(outcome.evicted for outcome in target.outcomes.values()),
+            len(self._dead(target)),
+            copies.operations,
+            copies.bytes,
+            work.prefill.suffix,
+            -option.reused,
+            not option.bound,
+            option.ordinal,
+        )

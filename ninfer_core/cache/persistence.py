@@ -1,0 +1,125 @@
+"""Persistence: continuations into sessions and back (context-cache SES). Between units of work only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ninfer_core.cache.books import Books
+from ninfer_core.cache.catalog import Entry
+from ninfer_core.contract.ids import CheckpointRef, OwnerId
+from ninfer_core.contract.results import CheckpointSummary
+from ninfer_core.contract.verification import Verification
+from ninfer_core.errors import NoRoom
+from ninfer_core.program.identity import encode
+from ninfer_core.program.program import Program
+from ninfer_core.program.restoring import Restored
+from ninfer_core.program.session_content import SessionContent, SessionSource
+from ninfer_core.program.session_directory import Fit
+from ninfer_core.program.snapshot import Known, Snapshot
+
+Checkpoints = tuple[CheckpointSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """
+    Attributes:
+        checkpoints: what the snapshot holds, by continuation.
+        left_out: continuations that the size limit left no room for.
+    """
+
+    snapshot: Snapshot
+    checkpoints: tuple[Checkpoints, ...]
+    left_out: tuple[Checkpoints, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """
+    Attributes:
+        physical: what Program made of it.
+        checkpoints: what is resident now, by continuation.
+        released: how many other continuations were released to make room.
+    """
+
+    physical: Restored
+    checkpoints: tuple[Checkpoints, ...]
+    released: int
+
+
+class Persistence:
+    """The only path that publishes an owner without a materialization or capture (SES-1)."""
+
+    def __init__(self, program: Program, books: Books) -> None:
+        self._program = program
+        self._books = books
+
+    @property
+    def origin(self) -> str:
+        """Names the Program whose keys snapshots carry."""
+        return self._program.origin
+
+    def snapshot(self, paths: Sequence[Sequence[int]], known: Known | None = None, limit: int | None = None) -> Taken:
+        """Copy every inactive owner that lies on one of the paths, newest first. Mutates nothing (SES-2).
+
+        Args:
+            paths: token ids of the conversation's branches, each from its first token.
+            known: what need not be copied.
+            limit: bytes that the continuations may take together.
+        """
+        whole = [encode(path) for path in paths]
+        found = [entry for entry in self._books.entries() if self._on_path(entry, whole)]
+        found.sort(key=lambda e: (-e.last_hit, -e.published, -e.owner))
+        owners = [entry.owner for entry in found]
+        count = len(owners) if limit is None else self._program.fitting(owners, limit)
+        snapshot = self._program.snapshot(owners[:count], known)
+        named = tuple(entry.checkpoints for entry in found)
+        return Taken(snapshot, named[:count], named[count:])
+
+    def selection(self, source: SessionSource) -> Fit:
+        """What of a session could find room if nothing else were there. Any thread may ask; raises SessionError."""
+        return self._program.selection(source.header.value, source.sizes(), self._books.private.cells)
+
+    def restore(self, content: SessionContent) -> RestoredState:
+        """Publish a checked content's continuations as anonymous private owners, found by prefix only (SES-3).
+
+        There is no pressure in this path: while a continuation finds no room, the least recently used inactive owners
+        are released one by one. What finds none even so is left out; it is named in the result.
+
+        Raises:
+            SessionError: another model, a damaged directory, or room for nothing.
+        """
+        released = 0
+        wanted = len(content.header["continuations"])
+        while (fits := self._program.restorable(content, self._books.private.free_cells)) < wanted:
+            if not self._release_one():
+                break
+            released += 1
+        if wanted and not self._books.private.cells:
+            raise NoRoom("the context cache is off: a session's state has no place (leave out --no-cache)")
+        restored = self._program.restore_continuations(content, self._books.private.free_cells)
+        assert len(restored.owners) == fits
+        for owner in reversed(restored.owners):  # the newest is published last: it counts as used last
+            cell = self._books.private.reserve()
+            assert cell is not None, "cells were counted before"
+            self._books.publish_private(cell, owner, None, 0)
+        checkpoints = tuple(self._program.summaries(owner) for owner in restored.owners)
+        return RestoredState(restored, checkpoints, released)
+
+    def verify(self, owner: OwnerId, ref: CheckpointRef) -> Verification:
+        """Replay a restored checkpoint cold and compare it with its state (product: Trust)."""
+        return self._program.verify_checkpoint(owner, ref)
+
+    def _on_path(self, entry: Entry, paths: Sequence[bytes]) -> bool:
+        tokens = self._program.record(entry.checkpoints[-1].ref).identity.tokens
+        return any(path.startswith(tokens) for path in paths)
+
+    def _release_one(self) -> bool:
+        """An explicit release of the least recently used owner that nobody leans on (RET-2)."""
+        eligible = self._books.eligible()
+        oldest: OwnerId | None = next((owner for owner in self._books.ranking() if owner in eligible), None)
+        if oldest is None:
+            return False
+        self._books.release(oldest)
+        return True

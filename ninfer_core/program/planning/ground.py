@@ -1,0 +1,88 @@
+"""Ground: what every projection from one world shares, counted once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ninfer_core.contract.ids import CheckpointRef, LogicalPage
+from ninfer_core.program.ledger.arena import Arena
+from ninfer_core.program.ledger.bits import lowest, mask_of, members, minus
+from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.ledger.objects import Checkpoint, Extent
+from ninfer_core.program.ledger.world import World
+
+
+class Run(NamedTuple):
+    """Consecutive pages of an address space that move together: one extent to be."""
+
+    pool: int
+    pages: tuple[LogicalPage, ...]
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """
+    Attributes:
+        world: the stable world that is projected from.
+        reserved: its concrete reservations.
+        host_bytes: bytes of its extents.
+        windows: (lowest page, one above the highest, extent) for each extent.
+    """
+
+    world: World
+    reserved: Vector
+    host_bytes: int
+    windows: tuple[tuple[int, int, Extent], ...]
+    _runs: dict[CheckpointRef, tuple[int, tuple[Run, ...]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, world: World) -> Ground:
+        windows = tuple((lowest(extent.mask), extent.mask.bit_length(), extent) for extent in world.extents)
+        return cls(world, world.reserved(), sum(extent.size for extent in world.extents), windows)
+
+    def released_arena(self, host_pages: int) -> tuple[Arena, int]:
+        """The arena and the bytes in use when only these Host pages live on: an extent goes with its last page."""
+        arena, used = self.world.arena, self.host_bytes
+        gone = minus(self.world.replicas.host_pages, host_pages)
+        if not gone:
+            return arena, used
+        low, high = lowest(gone), gone.bit_length()
+        for first, end, extent in self.windows:
+            # Most extents lie wholly beside what goes: two comparisons instead of a set operation each.
+            if first < high and low < end and extent.mask & gone and not extent.mask & host_pages:
+                arena = arena.release(extent.offset, extent.size)
+                used -= extent.size
+        return arena, used
+
+    def runs(self, checkpoint: Checkpoint, wanted: int) -> tuple[Run, ...]:
+        """Maximal runs of consecutive pages of a checkpoint that are among the wanted ones, in order.
+
+        Args:
+            wanted: a subset of the checkpoint's pages. The last answer is kept: targets repeat it.
+        """
+        known = self._runs.get(checkpoint.ref)
+        if known is not None and known[0] == wanted:
+            return known[1]
+        moving = set(members(wanted))
+        found = tuple(
+            Run(number, run, mask_of(run))
+            for number, pool in enumerate(checkpoint.pages)
+            for run in _maximal_runs(pool, moving)
+        )
+        self._runs[checkpoint.ref] = (wanted, found)
+        return found
+
+
+def _maximal_runs(pages: tuple[LogicalPage, ...], wanted: set[int]) -> list[tuple[LogicalPage, ...]]:
+    runs, begin = [], None
+    for at, page in enumerate(pages):
+        if page in wanted:
+            begin = at if begin is None else begin
+        elif begin is not None:
+            runs.append(pages[begin:at])
+            begin = None
+    if begin is not None:
+        runs.append(pages[begin:])
+    return runs

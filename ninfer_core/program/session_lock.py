@@ -1,0 +1,46 @@
+"""SessionLock: of several processes, one writes a session's directory. The lock ends with its process, however."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from ninfer_core.errors import SessionError
+
+NAME = "lock"
+
+
+class SessionLock:
+    """Held from construction until `release`."""
+
+    def __init__(self, directory: Path) -> None:
+        """
+        Raises:
+            SessionError: another process holds it, which is named; or it cannot be had.
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            self._handle = os.open(directory / NAME, flags, 0o600)
+        except OSError as error:
+            raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, str(os.getpid()).encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(self._handle, 20, 0)
+            os.close(self._handle)
+            who = f" (process {int(holder)})" if holder.isdigit() else ""
+            raise SessionError(
+                f"{directory} is open in another ninfer{who}, nothing was changed: end that one, or use another session"
+            ) from None
+        except OSError as error:
+            os.close(self._handle)
+            raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
+
+    def release(self) -> None:
+        """Idempotent."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)

@@ -1,0 +1,105 @@
+"""Verification: is what a request left behind what a cold run of its execution trace gives (context-cache VER-1)?
+
+The replay has memory of its own, so it takes nothing from the pools and evicts nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ninfer_core.contract.ids import PAGE_SIZE
+from ninfer_core.contract.sampling import SamplingParams
+from ninfer_core.contract.verification import Verification
+from ninfer_core.models.memory import available_memory
+from ninfer_core.models.model import Model
+from ninfer_core.program.execution.sampling import SamplerRow, sample
+from ninfer_core.program.identity import Trace
+from ninfer_core.program.ledger.objects import Checkpoint
+from ninfer_core.program.replay import Replay
+from ninfer_core.program.storage.physical import Physical
+
+SHARE = 0.8
+"""Of the free memory, what a replay may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a finished request says it did.
+
+    Attributes:
+        ledger: prompt and every output token.
+        prompt_tokens: how many of them are the prompt.
+        frontier: tokens executed.
+        forced: positions of output tokens that were not drawn.
+        trace: the units that ran, from token 0.
+    """
+
+    ledger: tuple[int, ...]
+    prompt_tokens: int
+    frontier: int
+    forced: frozenset[int]
+    sampling: SamplingParams
+    trace: Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The state at the frontier that is still resident, as bytes.
+
+    Attributes:
+        image: [image_bytes] uint8.
+        planes: for every KV plane the first frontier tokens, [frontier, bytes] uint8.
+    """
+
+    image: Tensor
+    planes: list[Tensor]
+
+    @classmethod
+    def of(cls, physical: Physical, checkpoint: Checkpoint) -> Left:
+        """A checkpoint's bytes, wherever its replicas are."""
+        store, pieces = physical.pools[0], []
+        for at, page in enumerate(checkpoint.pages[0]):
+            pieces.append(store.bytes_of(page, min(PAGE_SIZE, checkpoint.frontier - at * PAGE_SIZE)))
+        planes = [torch.cat([piece[plane].cpu() for piece in pieces]) for plane in range(len(pieces[0]))]
+        image = physical.images.bytes_of(checkpoint.image)
+        return cls(image, [plane.view(checkpoint.frontier, -1) for plane in planes])
+
+
+def verify(model: Model, claim: Claim, left: Left | None) -> Verification:
+    """Replay a claim cold and compare.
+
+    Args:
+        left: None when the request's state is not resident any more: only its tokens are compared then.
+    """
+    need = Replay.bytes_needed(model, claim.trace, claim.frontier)
+    free = available_memory()
+    if free is not None and need > free * SHARE:
+        return Verification(None, None, None, f"no room to verify: the replay needs {need >> 20} MiB")
+    replay = Replay(model, claim.ledger, claim.trace, claim.frontier)
+    differing = _first_other_token(model, claim, replay.hidden)
+    tokens = differing is None
+    detail = "" if tokens else f"output token {differing} is another one in the replay"
+    if left is None:
+        return Verification(None, None, tokens, detail or "its state is not resident any more")
+    state = torch.equal(replay.state, left.image.cpu())
+    kv = all(torch.equal(a, b.cpu()) for a, b in zip(replay.kv(claim.frontier), left.planes, strict=True))
+    return Verification(state, kv, tokens, detail)
+
+
+def _first_other_token(model: Model, claim: Claim, hidden: Mapping[int, Tensor]) -> int | None:
+    """Draw every output token again from the replay's hidden rows; the number of the first that differs."""
+    ledger, start = claim.ledger, claim.prompt_tokens
+    # The head's product has as many rows as the round had: products of other shapes differ in bits.
+    rounds = {unit.start + unit.length: len(unit.rows) for unit in claim.trace}
+    sampler = SamplerRow(claim.sampling, ledger[:start], model.layout.vocab_size)
+    for at in range(start, len(ledger)):
+        if at in hidden and at not in claim.forced:
+            rows = hidden[at].reshape(1, -1).expand(rounds.get(at, 1), -1)
+            if sample(model.logits(rows)[:1], [sampler])[0] != ledger[at]:
+                return at - start
+        sampler.accept(ledger[at])
+    return None

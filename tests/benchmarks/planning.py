@@ -1,0 +1,118 @@
+"""Planning time per admission, as the manager reports it: without pressure, and with 64 owners and a full cache.
+
+python -m tests.benchmarks.planning [--rounds N] [--host] [--profile]
+
+The model computes nothing; stores, ledger, catalogs and transitions are the real ones. An admission's digests are part
+of preparing its prompt and are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import random
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from ninfer_core.cache.manager import Admitted
+from ninfer_core.contract.cache_limits import CacheLimits
+from ninfer_core.contract.ids import PAGE_SIZE
+from ninfer_core.program.ledger.geometry import Vector
+from tests.support.managed import PAGE_BYTES, Managed
+
+OWNERS, PAGES, TURNS = 64, 32_768, 3
+SHARE = PAGES // OWNERS * PAGE_SIZE
+"""Tokens of one conversation: together they fill the device."""
+
+
+class Traffic:
+    """64 conversations of several checkpoints each on a full device; requests go on with one of them or start anew."""
+
+    def __init__(self, host: bool, spare: int, seed: int = 1) -> None:
+        self.rng = random.Random(seed)
+        checkpoints = OWNERS * (TURNS + 1)
+        images = checkpoints if spare < PAGES else 4 * checkpoints
+        capacity = Vector(images, images if host else 0, (PAGES + spare,), 4096 * PAGE_BYTES if host else 0)
+        limits = CacheLimits(OWNERS + (8 if spare < PAGES else 200), 8, long_anchors=TURNS, automatic_anchors=TURNS)
+        self.managed = Managed(capacity, limits)
+        self.next = 0
+        self.texts = [self.fresh(SHARE - 512) for _ in range(OWNERS)]
+        for number, text in enumerate(self.texts):
+            self.managed.run(text, cuts=self.cuts(text), session=f"s{number}")
+
+    def fresh(self, length: int) -> list[int]:
+        self.next += 1
+        return [(self.next * 7919 + at) % (1 << 20) for at in range(length)]
+
+    def cuts(self, text: list[int]) -> list[int]:
+        return [len(text) * part // (TURNS + 1) for part in range(1, TURNS + 1)] + [len(text) - 4]
+
+    def admission(self) -> Admitted:
+        """One more request. Half of them continue, a quarter regenerate, a quarter are new conversations."""
+        number, kind = self.rng.randrange(OWNERS), self.rng.random()
+        text = self.texts[number]
+        if kind < 0.5:
+            prompt = [*text, 1, *self.fresh(200)]
+        elif kind < 0.75:
+            prompt = text[: self.cuts(text)[1]] + self.fresh(400)
+        else:
+            prompt = self.fresh(SHARE - 512)
+        if len(prompt) > SHARE:
+            prompt = self.fresh(SHARE - 512)
+        self.texts[number] = prompt
+        ask = self.managed.ask(prompt, 64, self.cuts(prompt))
+        admitted = self.managed.admit(ask)
+        assert isinstance(admitted, Admitted), admitted
+        self.managed.complete(ask, admitted)
+        return admitted
+
+
+def measure(traffic: Traffic, rounds: int, clock: Callable[[], int]) -> tuple[list[float], Counter, list[int]]:
+    """Milliseconds of each planning by the clock that the manager is given."""
+    traffic.managed.manager._clock = clock
+    times, stops, targets = [], Counter(), []
+    for _ in range(rounds):
+        admitted = traffic.admission()
+        times.append(admitted.planning.ms)
+        stops[admitted.planning.stop, admitted.reuse.source.value] += 1
+        targets.append(admitted.planning.targets)
+    return sorted(times), stops, targets
+
+
+def profiled(traffic: Traffic, rounds: int) -> None:
+    """Where the planner's time goes."""
+    profile, desk = cProfile.Profile(), traffic.managed.manager._desk
+    plan = desk.materialize
+    desk.materialize = lambda *asked: profile.runcall(plan, *asked)
+    measure(traffic, rounds, time.perf_counter_ns)
+    desk.materialize = plan
+    pstats.Stats(profile).sort_stats("tottime").print_stats(32)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--host", action="store_true", help="with a Host tier")
+    parser.add_argument("--profile", action="store_true")
+    args = parser.parse_args()
+    for name, spare in (("no pressure", PAGES * 4), ("pressure", 512)):
+        traffic = Traffic(args.host, spare)
+        print(f"{name}: {len(list(traffic.managed.manager.books.entries()))} owners")
+        if args.profile:
+            profiled(traffic, args.rounds)
+        for clock_name, clock in (("cpu", time.thread_time_ns), ("wall", time.perf_counter_ns)):
+            times, stops, targets = measure(traffic, args.rounds, clock)
+            print(
+                f"  {clock_name:4} p50 {statistics.median(times):.2f} ms, p99 {times[int(len(times) * 0.99)]:.2f} ms, "
+                f"worst {times[-1]:.2f} ms; targets {statistics.mean(targets):.1f}",
+                flush=True,
+            )
+            print("      ", ", ".join(f"{stop}/{source} {count}" for (stop, source), count in stops.most_common()))
+        traffic.managed.manager.audit()
+
+
+if __name__ == "__main__":
+    main()

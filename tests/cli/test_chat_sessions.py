@@ -1,0 +1,204 @@
+"""Sessions of a chat on the demo model: kept by themselves, brought back, and what stands in the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ninfer_cli.app import main
+from ninfer_cli.repl.chat import Chat
+from ninfer_cli.sessions import Kept, conversation_json
+from ninfer_core import Engine, EngineOptions, SessionStore
+from tests.cli.killing import kept_tree, kill_many
+
+BASE = ("--dtype", "float32", "--max-context", "1024", "--seed", "1")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [n for n in os.environ if n.startswith("NINFER_")]:
+        monkeypatch.delenv(name)
+    for kind in ("state", "config", "cache"):
+        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path / kind))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def shared_engine() -> Iterator[Engine]:
+    with Engine(EngineOptions(dtype="float32", max_context=1024, max_concurrency=2)) as engine:
+        yield engine
+
+
+class Reply:
+    """One object of --json per reply, the commands' results beside them."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.err = status, err
+        objects = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        self.replies = [o for o in objects if "usage" in o]
+        self.results = {o["command"].split()[0]: o for o in objects if "command" in o}
+
+
+@pytest.fixture
+def chat(home: Path, capfd: pytest.CaptureFixture[str]):
+    def run(*lines: str, options: tuple[str, ...] = ()) -> Reply:
+        script = home / "script.txt"
+        script.write_text("\n".join(lines) + "\n")
+        with pytest.raises(SystemExit) as end:
+            main(["chat", "--script", str(script), "--json", *BASE, *options])
+        out, err = capfd.readouterr()
+        return Reply(int(end.value.code or 0), out, err)
+
+    return run
+
+
+def sessions(home: Path) -> list[Path]:
+    return sorted((home / "state/ninfer/sessions").glob("*"))
+
+
+@pytest.mark.req("SES-4")
+def test_a_conversation_goes_on_in_another_process_without_reading_it_again(home: Path, chat) -> None:
+    first = chat("I am Bela.", "I live in Zurich.")
+    (kept,) = sessions(home)
+    assert first.status == 0 and (kept / "manifest").stat().st_mode & 0o777 == 0o600
+    later = chat("What is my name?", "/regen", "/why", options=("--continue", "--temperature", "0.5"))
+    assert later.status == 0 and sessions(home) == [kept], later.err
+    prompt, again = (reply["usage"] for reply in later.replies)
+    before = first.replies[-1]["usage"]
+    # From the generation opener of the turn before: its reply, the new message and the opener are computed.
+    assert later.replies[0]["reuse"]["source"] == "TurnClosure"
+    assert before["prompt_tokens"] - 12 < prompt["reused_tokens"] < before["prompt_tokens"]
+    assert again["prefill_tokens"] < 12 and later.replies[1]["branch"]["sibling"] == 2
+    tree = kept_tree(kept)
+    assert tree is not None and [tree.turn_at(at).text for at in tree.path()][:2] == ["I am Bela.", "I live in Zurich."]
+
+
+def test_save_is_portable_and_restore_and_session_read_it(home: Path, chat) -> None:
+    path = home / "talk.ninfer"
+    saved = chat("I am Bela.", "I live in Zurich.", f"/save {path}", "/save", options=("--no-autosave",))
+    assert saved.status == 0 and saved.results["/save"]["result"]["checkpoints"] >= 2
+    assert sessions(home) == [] and path.stat().st_mode & 0o777 == 0o600
+    refused = chat("I am Tom.", f"/save {path}", options=("--no-autosave",))
+    assert refused.status == 1 and "exists" in refused.err
+    back = chat(f"/restore {path}", "What is my name?", "/verify", options=("--no-autosave",))
+    assert back.status == 0 and back.replies[0]["usage"]["reused_tokens"] > 20, back.err
+    assert back.results["/verify"]["result"] == {"state": True, "kv": True, "tokens": True, "detail": None}
+    beside = chat("What is my name?", options=("--session", str(path)))
+    assert beside.status == 0 and (home / "talk.ninfer.d/manifest").exists()
+    text = chat("What is my name?", options=("--session", str(path), "--rebuild", "--no-autosave"))
+    assert text.replies[0]["usage"]["reused_tokens"] == 0 and text.replies[0]["text"] == beside.replies[0]["text"]
+
+
+def test_a_file_never_takes_the_place_of_an_earlier_chat_from_it(home: Path, chat) -> None:
+    path = home / "talk.ninfer"
+    chat("I am Bela.", f"/save {path}", options=("--no-autosave",))
+    chat("I live in Oslo.", options=("--session", str(path)))
+    before = kept_tree(home / "talk.ninfer.d")
+    again = chat("I live in Rome.", options=("--session", str(path)))
+    assert again.status == 0 and "an earlier chat from this file is kept in" in again.err
+    assert kept_tree(home / "talk.ninfer.d") == before
+    other = kept_tree(home / "talk.ninfer.d2")
+    assert other is not None and other.turn is not None and other.turn.text == "I live in Rome."
+
+
+def test_a_place_that_cannot_be_is_told_before_anything_is_said(home: Path, chat) -> None:
+    (home / "plain").write_text("a file")
+    (home / "link").symlink_to(home / "nowhere")
+    for place, status in ((home / "plain" / "x", 1), (home / "link", 2), ("", 2)):
+        done = chat("I am Bela.", options=("--session", str(place)))
+        assert done.status == status and not done.replies, done.err
+    text_only = chat("I am Bela.", f"/save {home / 'text'}", options=("--session-limit", "0", "--no-autosave"))
+    assert text_only.status == 0 and text_only.results["/save"]["result"]["checkpoints"] == 0
+
+
+def test_a_session_written_by_another_user_is_said_to_be_unproven(home: Path, chat) -> None:
+    path = home / "talk.ninfer"
+    chat("I am Bela.", f"/save {path}", options=("--no-autosave",))
+    (home / "state/ninfer/session-key").unlink()
+    back = chat("What is my name?", options=("--session", str(path), "--no-autosave"))
+    assert back.status == 0 and "unproven" in back.err and back.err.count("unproven") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (("--continue",), 2, "no conversation was kept"),
+        (("--resume", "nobody"), 2, "there is no such conversation"),
+        (("--resume", "list"), 2, "nothing was kept yet"),
+        (("--rebuild",), 2, "name one with --session"),
+        (("--session", "here", "--continue"), 2, "exclude each other"),
+        (("--session", "{home}/junk"), 1, "is no session"),
+    ],
+)
+def test_sessions_that_cannot_be_had_are_one_line(
+    home: Path, chat, options: tuple[str, ...], status: int, says: str
+) -> None:
+    (home / "junk").write_bytes(b"\0" * 100)
+    done = chat("hello", options=tuple(option.format(home=home) for option in options))
+    lines = [line for line in done.err.splitlines() if "bundled demo model" not in line]
+    assert done.status == status and len(lines) == 1 and says in lines[0], done.err
+
+
+def test_two_processes_on_one_session(home: Path, chat) -> None:
+    chat("I am Bela.", options=("--session", str(home / "one")))
+    before = kept_tree(home / "one")
+    with SessionStore(home / "one"):
+        second = chat("I am Tom.", options=("--session", str(home / "one")))
+    assert second.status == 1 and "is open in another ninfer" in second.err
+    assert kept_tree(home / "one") == before
+
+
+def test_a_chat_that_did_not_end_in_peace_is_offered(home: Path, chat) -> None:
+    chat("I am Bela.")
+    (kept,) = sessions(home)
+    tree = kept_tree(kept)
+    assert tree is not None
+    with SessionStore(kept) as store:
+        store.autosave(None, conversation_json(Kept(tree, (), True), "demo"))
+    assert f"{kept.name} did not end in peace" in chat("hello", options=("--no-autosave",)).err + chat("hello").err
+    assert "did not end in peace" not in chat("hello", options=("--continue",)).err
+
+
+def test_a_full_disk_is_a_warning_and_the_chat_goes_on(home: Path, chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = chat("I am Bela.", "What is my name?")
+    assert done.status == 0 and len(done.replies) == 2
+    assert done.err.count("was not kept") == 1 and "No space left" in done.err
+
+
+def test_a_state_directory_that_cannot_be_written(home: Path, chat) -> None:
+    (home / "state").write_text("a file stands there")
+    done = chat("I am Bela.", "What is my name?")
+    assert done.status == 0 and len(done.replies) == 2 and done.err.count("was not kept") == 1
+
+
+def test_ledgers_are_rendered_once(shared_engine: Engine) -> None:
+    from ninfer_cli.settings import resolve
+
+    chat = Chat.start(shared_engine, resolve({"greedy": True}), None, [])
+
+    class Silent:
+        prefilled = reasoning = text = staticmethod(lambda *_: None)
+        finish = staticmethod(lambda: None)
+
+    for text in ("I am Bela.", "What is my name?"):
+        chat.carry_out(chat.message(text), Silent(), lambda: False)  # type: ignore[arg-type]
+    first = chat.ledgers()
+    assert chat.ledgers() == first and len(first) == 2
+    for answer, ledger in zip([chat.tree.turn_at(at).reply for at in chat.tree.path()], first, strict=True):
+        assert ledger[-len(answer.token_ids) :] == answer.token_ids
+        assert answer.record is not None
+        assert len(ledger) == answer.record.statistics.usage.prompt_tokens + len(answer.token_ids)
+
+
+def test_killed_chats_keep_every_finished_turn() -> None:
+    kill_many(3, seed=5)

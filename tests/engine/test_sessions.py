@@ -1,0 +1,205 @@
+"""Sessions through the Engine: exact counts in a fresh process, autosave after every turn, proof by replay."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ninfer_core import (
+    CacheIntent,
+    Completion,
+    Engine,
+    EngineOptions,
+    FileOptions,
+    GenerationRequest,
+    Message,
+    PreparedPrompt,
+    PromptTooLong,
+    SamplingParams,
+    SessionError,
+    SessionKey,
+    SessionStore,
+    open_session,
+)
+from ninfer_core.program import session_segments
+
+GREEDY = SamplingParams(temperature=0)
+ROOT = Path(__file__).resolve().parents[2]
+KEY = SessionKey(bytes(32))
+
+
+def speak(engine: Engine, *said: str) -> tuple[list[Message], list[tuple[int, ...]], list[Completion]]:
+    """A conversation turn by turn: its messages, the ledger of each turn, and the replies."""
+    messages: list[Message] = []
+    ledgers, replies = [], []
+    for text in said:
+        messages.append(Message("user", text))
+        reply = engine.generate(messages, sampling=GREEDY, max_new=8, cache=CacheIntent(session="talk"))
+        ledgers.append((*reply.prompt_token_ids, *reply.token_ids))
+        messages.append(Message("assistant", reply.text, reply.reasoning or ""))
+        replies.append(reply)
+    return messages, ledgers, replies
+
+
+FRESH = """
+import json, sys
+from pathlib import Path
+from ninfer_core import *
+model, where, messages = sys.argv[1:]
+messages = [Message(**message) for message in json.loads(messages)]
+greedy = SamplingParams(temperature=0)
+with Engine(EngineOptions(model=Path(model), max_concurrency=2, max_context=1024, prefill_chunk=64)) as engine:
+    engine.generate("Something that has nothing to do with it", sampling=greedy, max_new=6)
+    restored = engine.restore_session(Path(where))
+    rows = []
+    for path in (messages, messages[:-1], [*messages[:-2], Message("user", "edited")]):
+        done = engine.generate(path, sampling=greedy, max_new=8)
+        usage = done.statistics.usage
+        found = engine.verify(done.request_id)
+        proofs = [found.state, found.kv, found.tokens]
+        rows.append([usage.prompt_tokens, usage.reused_tokens, usage.prefill_tokens, *proofs])
+    engine.audit()
+print(json.dumps({"rows": rows, "frontiers": [[c.frontier for c in one] for one in restored.checkpoints]}))
+"""
+
+
+@pytest.mark.req("SES-3", "SES-4", "VER-1")
+@pytest.mark.parametrize("form", ["file", "directory"])
+def test_a_fresh_process_goes_on_from_the_saved_checkpoints(
+    engine: Engine, tiny_directory: Path, tmp_path: Path, form: str
+) -> None:
+    messages, ledgers, _ = speak(engine, "Hello there", "What is my name?", "And now?")
+    if form == "file":
+        engine.save_session(tmp_path / "talk", ledgers, {})
+    else:
+        with SessionStore(tmp_path / "talk") as store:
+            engine.autosave(store, ledgers, {})
+    asked = [*messages[:-1], Message("assistant", "Mine."), Message("user", "Go on")]
+    plain = [{"role": m.role, "content": m.content, "reasoning_content": m.reasoning_content} for m in asked]
+    done = subprocess.run(
+        [sys.executable, "-c", FRESH, str(tiny_directory), str(tmp_path / "talk"), json.dumps(plain)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    continuations = open_session(tmp_path / "talk").header.value["continuations"]
+    saved = [[c["frontier"] for c in one["checkpoints"]] for one in continuations]
+    assert result["frontiers"] == saved, "all of it found room"
+    paths = (asked, asked[:-1], [*asked[:-2], Message("user", "edited")])
+    turns = [engine.prepare(messages[:end]) for end in (1, 3, 5)]
+    for number, (path, (prompt, reused, prefill, *proofs)) in enumerate(zip(paths, result["rows"], strict=True)):
+        asking = engine.prepare(path)
+        # The deepest saved state on the prompt: the same tokens, divided into the same messages (ID-1, ID-2).
+        best = max(
+            frontier
+            for frontiers in saved
+            for ledger, turn in zip(ledgers, turns, strict=True)
+            for frontier in frontiers
+            if frontiers[-1] == len(ledger) - 1  # that turn's own: the last token was drawn, not read
+            and ledger[:frontier] == asking.token_ids[:frontier]
+            and cuts(turn, frontier) == cuts(asking, frontier)
+        )
+        assert prompt == len(asking) and prefill == prompt - reused and proofs == [True, True, True]
+        assert reused == best if number == 0 else reused >= best, "later ones may start from what those before left"
+
+
+def cuts(prompt: PreparedPrompt, frontier: int) -> list[int]:
+    return [cut for cut in prompt.boundaries.rewrite_execution_frontiers if cut <= frontier]
+
+
+def test_prefill_reads_and_generates_nothing(engine: Engine) -> None:
+    prompt = engine.prepare_prefix([Message("system", "Be brief.")], "A long document. " * 20)
+    done = engine.prefill(prompt)
+    assert (done.token_ids, done.text, done.error) == ((), "", None)
+    assert done.statistics.usage.prefill_tokens == len(prompt) and done.statistics.timings.ttft_ms is None
+    asked = [Message("system", "Be brief."), Message("user", "A long document. " * 20 + "\n\nWho?")]
+    reply = engine.generate(asked, sampling=GREEDY, max_new=4)
+    assert reply.statistics.usage.reused_tokens == len(prompt)
+    again = engine.prefill(prompt)
+    assert again.statistics.usage.reused_tokens == len(prompt) and again.statistics.usage.prefill_tokens == 0
+    full = engine.prepare_tokens([1] * engine.info.max_context)
+    assert engine.prefill(full).statistics.usage.prefill_tokens == engine.info.max_context
+    with pytest.raises(PromptTooLong):
+        engine.prefill(engine.prepare_tokens([1] * (engine.info.max_context + 1)))
+    with pytest.raises(PromptTooLong):
+        engine.submit(GenerationRequest(full))
+    engine.audit()
+
+
+@pytest.mark.parametrize("waiting", ["", "A text", "A text.\n", "Numbers 12", "中文", "trailing  spaces  "])
+@pytest.mark.parametrize("question", ["Who?", "12", "\nindented", " spaced", "…", "(x)", "é"])
+def test_a_prefix_is_one_of_every_question(engine: Engine, waiting: str, question: str) -> None:
+    messages = [Message("user", "Hi"), Message("assistant", "Hello")]
+    prefix = engine.prepare_prefix(messages, waiting)
+    text = f"{waiting}\n\n{question}" if waiting else question
+    whole = engine.prepare([*messages, Message("user", text)])
+    assert whole.token_ids[: len(prefix)] == prefix.token_ids
+    cuts = tuple(cut for cut in whole.boundaries.rewrite_execution_frontiers if cut <= len(prefix))
+    assert prefix.boundaries.rewrite_execution_frontiers == cuts and prefix.mode == whole.mode
+
+
+def test_autosave_writes_a_turn_once_and_a_restored_one_not_again(
+    engine: Engine, tiny_directory: Path, tmp_path: Path
+) -> None:
+    _, ledgers, _ = speak(engine, "one", "two")
+    with SessionStore(tmp_path / "d", KEY) as store:
+        first = engine.autosave(store, ledgers, {"turns": 2})
+        assert first.state_bytes < first.written < first.state_bytes + 20_000
+        assert engine.autosave(store, ledgers, {"turns": 2}).written < 20_000
+    with Engine(EngineOptions(model=tiny_directory, max_concurrency=2, max_context=1024)) as other:
+        with SessionStore(tmp_path / "d", KEY) as store:
+            restored = other.restore_session(store)
+            assert restored.proven is True and restored.conversation == {"turns": 2} and not restored.left_out
+            assert other.autosave(store, restored.paths, {"turns": 2}).written < 20_000
+        other.audit()
+
+
+def test_unproven_state_is_never_signed_until_it_is_replayed(engine: Engine, tmp_path: Path) -> None:
+    _, ledgers, _ = speak(engine, "one")
+    theirs, mine = SessionKey(b"t" * 32), KEY
+    engine.save_session(tmp_path / "theirs", ledgers, {}, FileOptions(key=theirs))
+    restored = engine.restore_session(tmp_path / "theirs", mine)
+    assert restored.proven is False
+    engine.save_session(tmp_path / "a", ledgers, {}, FileOptions(key=mine))
+    assert open_session(tmp_path / "a", mine).header.proven is None, "a save must not launder it"
+    with SessionStore(tmp_path / "d", mine) as store:
+        engine.autosave(store, ledgers, {})
+        assert open_session(tmp_path / "d", mine).header.proven is None
+    found = engine.verify_session(restored)
+    assert all(v.done and not v.differs for one in found for v in one)
+    engine.save_session(tmp_path / "b", ledgers, {}, FileOptions(key=mine))
+    assert open_session(tmp_path / "b", mine).header.proven is True
+
+
+def test_a_disk_that_is_full_or_read_only(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, ledgers, _ = speak(engine, "one")
+    for place in ("/proc/self/talk", "/proc/self/fd/none/talk"):
+        with pytest.raises(SessionError, match="cannot be written"):
+            engine.save_session(Path(place), ledgers, {})
+        with pytest.raises(SessionError, match="cannot be written"):
+            SessionStore(Path(place))
+    with SessionStore(tmp_path / "d") as store:
+        engine.autosave(store, ledgers, "old")
+        _, more, _ = speak(engine, "one", "two")
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(session_segments.os, "write", full)
+            with pytest.raises(SessionError, match="No space left"):
+                engine.autosave(store, [*ledgers, *more], "new")
+        assert open_session(tmp_path / "d").header.value["conversation"] == "old"
+        engine.autosave(store, [*ledgers, *more], "new")
+    assert open_session(tmp_path / "d").header.value["conversation"] == "new"
+    engine.audit()

@@ -1,0 +1,292 @@
+"""A session's directory: what a turn adds is written and nothing else, and whenever the process dies it loads."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ninfer_core.errors import SessionError
+from ninfer_core.program import session_segments
+from ninfer_core.program.planning.target import SourceMode
+from ninfer_core.program.program import Program
+from ninfer_core.program.session_key import SessionKey
+from ninfer_core.program.session_reader import open_session
+from ninfer_core.program.session_store import SessionStore
+from tests.program.history import checksum
+from tests.program.test_exactness import begin, run, tap
+from tests.program.test_session_file import TALK, ledger_program, small
+
+IMAGE, TOKEN = 192, 8
+"""Bytes of one StateImage and of one token's KV in the ledger model."""
+
+
+@pytest.fixture
+def key() -> SessionKey:
+    return SessionKey(bytes(32))
+
+
+@pytest.fixture
+def store(tmp_path: Path, key: SessionKey) -> Iterator[SessionStore]:
+    with SessionStore(tmp_path / "talk", key) as store:
+        yield store
+
+
+def segments(path: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_size for p in path.iterdir() if p.name.endswith(".segment")}
+
+
+def grown(program: Program, owner: int, tokens: int = 3) -> int:
+    """The conversation goes on: its endpoint moves, its other checkpoints stay."""
+    endpoint = program.world.owners[owner].checkpoints[-1]
+    ledger = [int(t) for t in memoryview(program.record(endpoint.ref).identity.tokens).cast("I")]
+    handle = begin(program, [*ledger, 7], program.source(owner, endpoint, SourceMode.CONSUME))
+    run(program, [handle], tokens)
+    program.end(handle)
+    found = program.finish(handle)
+    assert found is not None
+    return found
+
+
+def loaded(path: Path, key: SessionKey | None = None, **sizes: int) -> tuple[Program, object]:
+    program = ledger_program(**sizes)
+    source = open_session(path, key)
+    fit = program.selection(source.header.value, source.sizes(), 100)
+    return program, program.restore_continuations(source.load(fit.directory))
+
+
+@pytest.mark.req("SES-2", "SES-3", "SES-4")
+def test_what_was_autosaved_comes_back(store: SessionStore, key: SessionKey) -> None:
+    program = ledger_program()
+    owner = small(program)
+    before = [(c.kind, c.frontier, checksum(program, c)) for c in program.world.owners[owner].checkpoints]
+    saved = store.autosave(program.snapshot([owner], store), TALK)
+    assert saved.left_out == () and saved.state_bytes == sum(segments(store.path).values())
+    other, restored = loaded(store.path, key)
+    back = other.world.owners[restored.owners[0]].checkpoints
+    assert [(c.kind, c.frontier, checksum(other, c)) for c in back] == before
+    other.audit()
+    header = open_session(store.path, key).header
+    assert header.proven is True and header.value["conversation"] == TALK
+    modes = {stat.S_IMODE(p.stat().st_mode) for p in store.path.iterdir()}
+    assert modes == {0o600} and stat.S_IMODE(store.path.stat().st_mode) == 0o700
+
+
+def test_only_what_is_new_is_written(store: SessionStore) -> None:
+    program = ledger_program()
+    owner = small(program)
+    store.autosave(program.snapshot([owner], store), TALK)
+    first = segments(store.path)
+    again = store.autosave(program.snapshot([owner], store), TALK)
+    assert segments(store.path) == first and again.written == (store.path / "manifest").stat().st_size
+
+    frontier = program.world.owners[owner].checkpoints[-1].frontier
+    owner = grown(program, owner)
+    endpoint = program.world.owners[owner].checkpoints[-1]
+    snapshot = program.snapshot([owner], store)
+    assert [len(image) for image in snapshot.images.values()] == [IMAGE]
+    assert {(p.start, p.end) for p in snapshot.pieces.values()} == {(frontier % 64, endpoint.frontier % 64)}
+    store.autosave(snapshot, TALK)
+    now = segments(store.path)
+    new = {name: size for name, size in now.items() if name not in first}
+    trace = program.record(endpoint.ref).trace
+    ledger = 4 * endpoint.frontier + 4 * sum(5 + len(unit.rows) + len(unit.cuts) for unit in trace)
+    assert sorted(new.values()) == sorted([IMAGE, TOKEN * (endpoint.frontier - frontier) + ledger])
+    gone = [size for name, size in first.items() if name not in now]
+    assert gone == [IMAGE], "the endpoint that moved on has taken its segment with it"
+
+
+def test_a_segment_that_is_mostly_dead_is_written_again(store: SessionStore) -> None:
+    program = ledger_program(pages=40)
+    big, little = small(program, 1000), small(program, 70)
+    store.autosave(program.snapshot([little, big], store), TALK)
+    before = sum(segments(store.path).values())
+    store.autosave(program.snapshot([little], store), TALK)
+    after = sum(segments(store.path).values())
+    snapshot = program.snapshot([little], store)
+    assert not snapshot.images and not snapshot.pieces, "it knows where everything has moved"
+    saved = store.autosave(snapshot, TALK)
+    assert after == saved.state_bytes < before / 4
+    other, restored = loaded(store.path)
+    one, two = (p.world.owners[o].checkpoints[-1] for p, o in ((program, little), (other, restored.owners[0])))
+    assert checksum(program, one) == checksum(other, two)
+
+
+def test_the_limit_leaves_out_the_oldest_state_and_never_text(tmp_path: Path) -> None:
+    program = ledger_program(pages=40)
+    old, new = small(program, 200), small(program, 130)
+    path = tmp_path / "talk"
+    with SessionStore(path, limit=4000) as store:
+        saved = store.autosave(program.snapshot([new, old], store), TALK)
+        assert [frontiers[-1][1] for frontiers in saved.left_out] == [203] and saved.state_bytes <= 4000
+    with SessionStore(path, limit=10) as store:
+        saved = store.autosave(program.snapshot([new, old], store), TALK)
+        assert len(saved.left_out) == 2 and not segments(path)
+    assert open_session(path).header.value["conversation"] == TALK
+
+
+def test_a_restored_directory_is_not_written_again(store: SessionStore, key: SessionKey) -> None:
+    program = ledger_program(pages=40)
+    new, old = small(program, 130), small(program, 200)
+    store.autosave(program.snapshot([new, old], store), TALK)
+    store.close()
+    before = segments(store.path)
+    with SessionStore(store.path, key) as again:
+        other = ledger_program(pages=4)
+        source = again.source()
+        content = source.load(other.selection(source.header.value, source.sizes(), 100).directory)
+        restored = other.restore_continuations(content)
+        assert len(restored.owners) == 1, "the older one has no pages"
+        again.adopt(content.places, restored, other.origin)
+        snapshot = other.snapshot(restored.owners, again)
+        assert not snapshot.images and not snapshot.pieces
+        again.autosave(snapshot, TALK)
+        assert segments(store.path) == before, "what found no room stays where it is"
+    assert len(open_session(store.path).header.value["continuations"]) == 2
+
+
+@pytest.mark.req("SES-3")
+def test_whole_continuations_are_left_out_and_named(store: SessionStore) -> None:
+    program = ledger_program(pages=40)
+    new, old = small(program, 130), small(program, 200)
+    content = program.save_continuations([new, old])
+    other = ledger_program(pages=20)
+    assert len(other.restore_continuations(content, cells=1).left_out) == 1
+    tight = ledger_program(pages=5)
+    restored = tight.restore_continuations(content)
+    assert [named[-1][1] for named in restored.left_out] == [203] and len(restored.owners) == 1
+    with pytest.raises(SessionError, match="no room"):
+        ledger_program(pages=5).restore_continuations(content, cells=0)
+
+
+def test_two_writers_of_one_session(store: SessionStore) -> None:
+    store.autosave(None, TALK)
+    before = (store.path / "manifest").read_bytes()
+    with pytest.raises(SessionError, match=rf"open in another ninfer .process {os.getpid()}."):
+        SessionStore(store.path)
+    assert (store.path / "manifest").read_bytes() == before
+    store.close()
+    SessionStore(store.path).close()
+
+
+def test_a_full_disk_leaves_what_was_there(store: SessionStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = ledger_program()
+    owner = small(program)
+    store.autosave(program.snapshot([owner], store), "old")
+    owner = grown(program, owner)
+    before = {p.name: p.read_bytes() for p in store.path.iterdir()}
+    real, left = os.write, [3]
+
+    def full(handle: int, data: object) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, data)  # type: ignore[arg-type]
+
+    for allowed in range(3):
+        left[0] = allowed
+        with monkeypatch.context() as patch:
+            patch.setattr(session_segments.os, "write", full)
+            with pytest.raises(SessionError, match="No space left on device"):
+                store.autosave(program.snapshot([owner], store), "new")
+        assert {p.name: p.read_bytes() for p in store.path.iterdir()} == before, "no litter, nothing lost"
+    store.autosave(program.snapshot([owner], store), "new")
+    assert open_session(store.path).header.value["conversation"] == "new"
+
+
+def test_foreign_places_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("Dear")
+    with pytest.raises(SessionError, match="without a session"):
+        SessionStore(tmp_path / "full")
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["letter.txt"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(SessionError, match="is a file"):
+        SessionStore(tmp_path / "file")
+    with pytest.raises(SessionError, match="without a session"):
+        open_session(tmp_path / "full")
+    with pytest.raises(SessionError, match="cannot be written"):
+        SessionStore(tmp_path / "file" / "below")
+
+
+def test_killed_a_hundred_times(tmp_path: Path) -> None:
+    """A child saves turn after turn and is killed: the last state that it told of, or the next one, is there."""
+    rng, longest, seen = random.Random(3), 0.05, 0
+    for round_number in range(100):
+        path = tmp_path / str(round_number)
+        told, tells = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                store, program = SessionStore(path), ledger_program()
+                owner = small(program)
+                for turn in range(1000):
+                    store.autosave(program.snapshot([owner], store), turn)
+                    os.write(tells, b".")
+                    owner = grown(program, owner)
+            finally:
+                os._exit(0)
+        os.close(tells)
+        os.read(told, 1)  # the first turn is saved
+        time.sleep(rng.random() * longest)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        turns = 1 + len(os.read(told, 4096))
+        os.close(told)
+        found = open_session(path).header.value["conversation"]
+        assert found in (turns - 1, turns), "an announced turn is there, or one more"
+        seen += found > 0
+        # Follow the machine's speed, so that the kills fall before, into and behind the second turn.
+        longest *= 0.9 if found else 1.2
+        program, restored = loaded(path)
+        owner = restored.owners[0]
+        assert program.world.owners[owner].checkpoints[-1].frontier == 133 + 3 * found
+        run_on = grown(program, owner)  # the ledger model notices every wrong byte
+        assert program.world.owners[run_on].checkpoints[-1].frontier == 136 + 3 * found
+        with SessionStore(path) as again:
+            again.autosave(program.snapshot([run_on], again), "after")
+        assert not [p for p in path.iterdir() if p.name.endswith(".part")], "the crash's litter is swept"
+    assert 20 < seen < 95, "the kills came before anything happened"
+
+
+@pytest.mark.req("SES-4")
+def test_any_damage_is_noticed(store: SessionStore, key: SessionKey) -> None:
+    program = ledger_program()
+    tapped = begin(program, [i % 60 for i in range(70)])
+    tap(program, tapped, 40)
+    run(program, [tapped], 3)
+    program.end(tapped)
+    store.autosave(program.snapshot([program.finish(tapped)], store), TALK)
+    rng = random.Random(8)
+    for path in sorted(store.path.iterdir()):
+        data = path.read_bytes()
+        if path.name == "lock":
+            continue
+        for place in {0, len(data) - 1, *rng.sample(range(len(data)), min(len(data), 40))}:
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << rng.randrange(8)
+            for bad in (bytes(damaged), data[:place]):
+                path.write_bytes(bad)
+                try:
+                    open_session(store.path, key)
+                    loaded(store.path)
+                except SessionError as error:
+                    assert "\n" not in str(error)
+                    continue
+                assert path.name == "manifest" and open_session(store.path, key).header.proven is not True
+        path.unlink()
+        with pytest.raises(SessionError):
+            loaded(store.path)
+        path.symlink_to("/dev/zero")
+        with pytest.raises(SessionError):
+            loaded(store.path)
+        path.unlink()
+        path.write_bytes(data)
+    assert loaded(store.path)[1].owners

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ninfer_cli.options import FILE
 from ninfer_cli.output import is_terminal
-from ninfer_core import Conversation, UsageError, parse_messages
+from ninfer_core import Conversation, Message, UsageError, parse_messages
 
 MOST_BYTES = 64 << 20
 """Read of one source of text: more than any context holds, less than what a device file would fill the memory with."""
@@ -73,6 +73,16 @@ def decoded(data: bytes, what: str) -> str:
 def text_or_file(value: str, what: str) -> str:
     """TEXT or @FILE."""
     return read_text_file(value[1:], what).rstrip("\n") if value.startswith("@") else value
+
+
+def leading_messages(system: str | None) -> tuple[Message, ...]:
+    """What --system puts before a conversation: nothing without one, or for an empty one.
+
+    Raises:
+        UsageError: as text_or_file does.
+    """
+    text = None if system is None else text_or_file(system, "--system")
+    return (Message(role="system", content=text),) if text else ()
 
 
 def joined(parts: list[str | None]) -> str:

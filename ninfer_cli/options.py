@@ -157,6 +157,15 @@ FILE = Option("file", Texts("PATH"), "Put the text of a UTF-8 file before the pr
               "message. Repeatable.", PROMPT)  # fmt: skip
 """Not among ALL_OPTIONS: what is asked about is no setting, so neither environment nor config.toml has it."""
 
+MESSAGES = typer.Option(
+    "--messages",
+    metavar="FILE|-",
+    help="A JSON list of messages, or an object with messages and tools.",
+    rich_help_panel=PROMPT,
+    show_default=False,
+)
+"""The same for every command that reads a whole conversation."""
+
 Job = Callable[[], int]
 """What a command function returns to main: the work itself, run outside of Typer; its result is the exit status."""
 

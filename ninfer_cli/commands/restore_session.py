@@ -94,8 +94,9 @@ def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Se
 
     status = 0
     if wishes.rebuild:
-        _tell(settings, streams, wishes, {"rebuilt_tokens": opened.rebuild(engine, settings.think)},
-              ["its state is ignored; {rebuilt_tokens} tokens of its text were read again"])  # fmt: skip
+        tokens = opened.rebuild(engine, settings.think)
+        lines = [f"its state is ignored; {tokens} tokens of its text were read again"]
+        _tell(settings, streams, wishes, {"rebuilt_tokens": tokens}, lines)
     else:
         restored = opened.restore(engine, streams)
         status = _resumable(engine, restored, wishes, settings, streams)
@@ -185,9 +186,8 @@ def _tell(
     if settings.json:
         command_result(streams, "restore-session", result, ok=ok)
         return
-    text = [line.format(**result) if line.count("{") else line for line in lines]
     if wishes.prompt is None:
-        streams.out.write("".join(line + "\n" for line in text))
+        streams.out.write("".join(line + "\n" for line in lines))
     else:
-        for line in text:
+        for line in lines:
             streams.note(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ninfer_cli import inputs
-from ninfer_cli.options import FILE, OPTIONS, REPORTS, takes
+from ninfer_cli.options import FILE, MESSAGES, OPTIONS, REPORTS, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -38,16 +38,7 @@ class Paths:
 def run(
     given: Mapping[str, object],
     prompt: Annotated[str | None, typer.Argument(metavar="PROMPT", help="What to answer.", show_default=False)] = None,
-    messages: Annotated[
-        str | None,
-        typer.Option(
-            "--messages",
-            metavar="FILE|-",
-            help="A JSON list of messages, or an object with messages and tools.",
-            rich_help_panel="Prompt",
-            show_default=False,
-        ),
-    ] = None,
+    messages: Annotated[str | None, MESSAGES] = None,
     session: Annotated[
         str | None,
         typer.Option(
@@ -132,9 +123,7 @@ def _ask(
     """What to answer, read and checked as far as that goes without a model. settings brings a system message."""
     from ninfer_core import Conversation, Message
 
-    given_system = None if settings is None else settings.system
-    system = None if given_system is None else inputs.text_or_file(given_system, "--system")
-    leading = [Message(role="system", content=system)] if system else []
+    leading = inputs.leading_messages(None if settings is None else settings.system)
     if messages is not None:
         if prompt is not None or FILE.name in given:
             raise UsageError("--messages holds the whole conversation: leave out PROMPT and --file")

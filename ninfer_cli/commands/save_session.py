@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ninfer_cli import inputs
-from ninfer_cli.options import FILE, OPTIONS, REPORTS, takes
+from ninfer_cli.options import FILE, MESSAGES, OPTIONS, REPORTS, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -23,16 +23,7 @@ if TYPE_CHECKING:
 def save_session(
     given: Mapping[str, object],
     out: Annotated[str, typer.Argument(metavar="OUT", help="The session file to write.", show_default=False)],
-    messages: Annotated[
-        str | None,
-        typer.Option(
-            "--messages",
-            metavar="FILE|-",
-            help="A JSON list of messages, or an object with messages and tools.",
-            rich_help_panel="Prompt",
-            show_default=False,
-        ),
-    ] = None,
+    messages: Annotated[str | None, MESSAGES] = None,
     session_limit: Annotated[
         str | None,
         typer.Option(
@@ -67,12 +58,11 @@ def save_session(
 def _text(messages: str | None, given: Mapping[str, object], settings: Settings) -> SessionText:
     """What to read, checked as far as that goes without a model."""
     from ninfer_cli.session_text import SessionText
-    from ninfer_core import Conversation, Message
+    from ninfer_core import Conversation
 
-    system = None if settings.system is None else inputs.text_or_file(settings.system, "--system")
-    leading = [Message(role="system", content=system)] if system else []
+    leading = inputs.leading_messages(settings.system)
     documents = inputs.read_documents(given)
-    conversation = Conversation(tuple(leading), None)
+    conversation = Conversation(leading, None)
     if messages is not None:
         parsed = inputs.read_messages(messages)
         conversation = Conversation((*leading, *parsed.messages), parsed.tools)

@@ -36,10 +36,9 @@ class Report:
         common, other = candidate.frontier, False
         for entry in self._books.entries():
             deepest = self._program.record(entry.checkpoints[-1].ref).identity
-            shared = deepest.common(asker.identity)
-            if shared > common:
-                common = shared
-                other = not deepest.until(shared).matches(asker.identity)
+            if deepest.shares_more(asker.identity, common):
+                common = deepest.common(asker.identity)
+                other = not deepest.until(common).matches(asker.identity)
         passed = max((option.reused for option in choice.passed_over), default=0)
         tomb = self._books.graveyard.deepest(candidate.frontier, len(asker.work.prompt), asker.key)
         if tomb is not None:

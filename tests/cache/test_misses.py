@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ninfer_core.cache.misses import REMEMBERED, Graveyard, Lookup, Tombstone, explain
 from ninfer_core.contract.ids import Frontier, RequestId
 from ninfer_core.contract.prompt import Boundaries, OutputStart, PreparedPrompt
+from ninfer_core.program.identity import Identity
 
 BOUNDS = Boundaries(None, None, (Frontier(30), Frontier(60)), Frontier(60), Frontier(60), (), True)
 PROMPT = PreparedPrompt(tuple(range(70)), BOUNDS, OutputStart.ANSWER)
@@ -76,3 +77,11 @@ def test_the_deepest_grave_on_the_path() -> None:
     for i in range(REMEMBERED):
         graves.bury(100, b"", RequestId(i))
     assert graves.deepest(0, 60, path) is None, "only the last ones are remembered"
+
+
+def test_sharing_more_is_having_more_in_common() -> None:
+    paths = [Identity.of(tokens, (), (), len(tokens)) for tokens in ([1, 2, 3, 4], [1, 2, 3], [1, 2, 9, 4], [7], [1])]
+    for one in paths:
+        for other in paths:
+            for tokens in range(6):
+                assert one.shares_more(other, tokens) == (one.common(other) > tokens)

@@ -97,7 +97,7 @@ PROSE = {
     "terminal the answer is shown as Markdown unless --raw; elsewhere its bytes are unchanged.",
     "chat": "A conversation at the terminal, or with --script from a file. Lines that begin with a slash are commands. "
     "The conversation and its state are kept after every turn: --continue goes on with the newest, --resume with one "
-    "of a name, --session with a file or directory.",
+    "of a name or of a list, --session with a file or directory.",
     "save-session": "Reads documents and messages once and writes the model's state beside their text. Texts of "
     "--file, "
     "of standard input, and what --messages leaves unanswered become the beginning of the next message. Later commands "

@@ -16,6 +16,7 @@ from ninfer_cli.commands.run import run
 from ninfer_cli.commands.save_session import save_session
 from ninfer_cli.help_page import GroupedCommand
 from ninfer_cli.interrupts import install_termination
+from ninfer_cli.optional_value import ChatCommand
 from ninfer_cli.output import hold_standard_streams
 
 app = typer.Typer(
@@ -27,7 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(cls=GroupedCommand)(run)
-app.command(cls=GroupedCommand)(chat)
+app.command(cls=ChatCommand)(chat)
 app.command(cls=GroupedCommand)(bench)
 app.command("save-session", cls=GroupedCommand)(save_session)
 app.command("restore-session", cls=GroupedCommand)(restore_session)

@@ -45,16 +45,17 @@ def answer(engine: Engine, asked: Conversation, settings: Settings, streams: Str
         turn = sum(message.role == "user" for message in asked.messages)
         value = result_object(completion, engine.info.model, Branch(max(turn, 1)), with_tokens=settings.json_tokens)
         streams.out.write(json_line(value, terminal=streams.out.terminal))
-    status = report(completion, settings, streams)
+    status = report(engine, completion, settings, streams)
     checked = proofs(engine, completion, settings, streams)
     return completion, interrupts.status or status or checked
 
 
-def report(completion: Completion, settings: Settings, streams: Streams) -> int:
+def report(engine: Engine, completion: Completion, settings: Settings, streams: Streams) -> int:
     """Everything a finished reply still has to say on standard error. Returns the exit status."""
     from ninfer_cli.result import notices, reuse_line
 
-    for line in notices(completion, settings, "shorten the prompt"):
+    advice = f"raise {engine.info.context_options} or shorten the prompt"
+    for line in notices(completion, settings, advice):
         streams.warn(line)
     if settings.stats:
         streams.dim_line(reuse_line(completion))

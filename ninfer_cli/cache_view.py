@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ninfer_core import CacheTable, Completion, OwnerRow, Verification
+    from ninfer_core import AxisUse, CacheTable, Completion, OwnerRow, Verification
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -16,6 +17,16 @@ def size(count: int) -> str:
     while value >= 1024 and unit < len(UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{value:.0f} {UNITS[unit]}" if unit == 0 else f"{value:.1f} {UNITS[unit]}"
+
+
+def use_text(axes: Sequence[AxisUse]) -> str:
+    """How full the cache is on the device and in main memory, by its fullest axis there; or nothing."""
+    parts = []
+    for place in ("Device", "Host"):
+        shares = [axis.used / axis.capacity for axis in axes if axis.capacity and axis.name.startswith(place)]
+        if shares:
+            parts.append(f"{place} {max(shares):.0%}")
+    return f"cache: {', '.join(parts)}" if parts else ""
 
 
 # --- the table ------------------------------------------------------------------------------------------------------

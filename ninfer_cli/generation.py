@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ninfer_core import Finished, Prefilled, ReasoningDelta, TextDelta
 
 if TYPE_CHECKING:
     from ninfer_cli.reply_view import ReplyView
-    from ninfer_core import Completion, Event, RequestHandle
+    from ninfer_core import AxisUse, Completion, Event, RequestHandle
 
 POLL_SECONDS = 0.05
 """How long a signal may wait before it is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What came of requests, in their order. axes: how full the cache was when the last of them had ended."""
+
+    completions: tuple[Completion, ...]
+    axes: tuple[AxisUse, ...]
 
 
 def follow(handle: RequestHandle, view: ReplyView, wants_end: Callable[[], bool]) -> Completion:
@@ -20,7 +29,7 @@ def follow(handle: RequestHandle, view: ReplyView, wants_end: Callable[[], bool]
 
     If showing fails (a closed pipe), the request is cancelled before the error goes on.
     """
-    return follow_all([handle], view, wants_end)[0]
+    return follow_all([handle], view, wants_end).completions[0]
 
 
 def follow_all(
@@ -28,14 +37,14 @@ def follow_all(
     view: ReplyView,
     wants_end: Callable[[], bool],
     progress: Callable[[Mapping[int, str]], None] | None = None,
-) -> list[Completion]:
+) -> Followed:
     """Follow requests that run at the same time: the first is shown, of the others how far they are.
 
     Args:
         wants_end: once true, all of them are interrupted.
         progress: told, for every request but the first, what to say of it; nothing if there is one only.
     """
-    done: dict[int, Completion] = {}
+    done: dict[int, Finished] = {}
     others = dict.fromkeys(range(1, len(handles)), "waiting")
     lengths = dict.fromkeys(others, 0)
     ending = False
@@ -56,14 +65,15 @@ def follow_all(
                 elif event is not None:
                     others[i] = _progress_of(event, lengths, i)
                 if isinstance(event, Finished):
-                    done[i] = event.completion
+                    done[i] = event
             if progress is not None and others:
                 progress(others)
     except BaseException:
         for handle in handles:
             handle.cancel()
         raise
-    return [done[i] for i in range(len(handles))]
+    *_, last = done.values()
+    return Followed(tuple(done[i].completion for i in range(len(handles))), last.axes)
 
 
 def _show(event: Event | None, view: ReplyView) -> None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ninfer_cli.cache_view import size
 from ninfer_cli.inputs import joined
-from ninfer_cli.session_files import mebibytes, session_key, tell_restored
+from ninfer_cli.session_files import session_key, tell_restored
 from ninfer_cli.session_text import SessionText
 from ninfer_core import Conversation, Message, SessionError, UsageError
 
@@ -31,15 +32,18 @@ class OpenedSession:
     paths: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def at(cls, path: Path) -> OpenedSession:
+    def at(cls, path: Path, *, text_only: bool = False) -> OpenedSession:
         """Before a model is loaded: what is wrong with the file is told at once.
+
+        Args:
+            text_only: leave the state aside, which may be damaged.
 
         Raises:
             SessionError: no session, or damaged.
         """
-        from ninfer_core import open_session
+        from ninfer_core import open_session, open_text
 
-        header = open_session(path, session_key()).header
+        header = open_text(path, session_key()) if text_only else open_session(path, session_key()).header
         try:
             text = SessionText.parse(header.value.get("conversation"), path)
         except UsageError as error:
@@ -101,6 +105,6 @@ def save_answer(
 
 
 def tell_saved(path: Path, saved: SavedSession, streams: Streams) -> None:
-    streams.note(f"saved {path}: {mebibytes(saved.bytes)}, {sum(map(len, saved.checkpoints))} checkpoints")
+    streams.note(f"saved {path}: {size(saved.bytes)}, {sum(map(len, saved.checkpoints))} checkpoints")
     for continuation in saved.left_out:
         streams.warn(f"no room for the continuation of {continuation[-1].frontier} tokens within the limit: left out")

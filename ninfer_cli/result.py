@@ -95,9 +95,9 @@ def json_line(value: object, *, terminal: bool = False) -> str:
     return json.dumps(value, ensure_ascii=terminal, allow_nan=False) + "\n"
 
 
-def notices(completion: Completion, settings: Settings, shorten: str) -> list[str]:
+def notices(completion: Completion, settings: Settings, advice: str) -> list[str]:
     """Lines that a person must not miss beside the reply: its tool calls, which are no part of its text, and what
-    went not quite right. shorten says what helps when the context is full."""
+    went not quite right. advice says what helps when the context is full."""
     calls = () if settings.json else completion.tool_calls or ()
     lines = [f"tool call: {call.name} {json.dumps(dict(call.arguments), ensure_ascii=False)}" for call in calls]
     if completion.notice:
@@ -108,9 +108,7 @@ def notices(completion: Completion, settings: Settings, shorten: str) -> list[st
         if usage.completion_tokens >= settings.max_new:
             lines.append(f"the reply was cut at {usage.completion_tokens} tokens: raise --max-new")
         else:
-            lines.append(
-                f"the context is full at {whole} tokens and the reply was cut: raise --max-context or {shorten}"
-            )
+            lines.append(f"the context is full at {whole} tokens and the reply was cut: {advice}")
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +29,12 @@ def session_key() -> SessionKey:
     return SessionKey.at(directory("XDG_STATE_HOME", "state") / "session-key")
 
 
-def size(text: str, what: str) -> int | None:
+def size_limit(text: str, what: str) -> int | None:
     """A size such as 4GiB; auto is no limit. Raises UsageError."""
     try:
         return Size().from_text(text)
     except ValueError as error:
         raise UsageError(f"{what} is {text!r}: {error}") from error
-
-
-def mebibytes(count: int) -> str:
-    return f"{count / 2**20:,.1f} MiB"
 
 
 def checkpoints_json(restored: RestoredSession) -> list[list[dict[str, Any]]]:
@@ -47,19 +44,23 @@ def checkpoints_json(restored: RestoredSession) -> list[list[dict[str, Any]]]:
     ]
 
 
-def named_json(checkpoints: Any) -> list[dict[str, Any]]:
+def named_json(checkpoints: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Checkpoints that are not here, or not placed: kind and frontier."""
     return [{"kind": kind, "frontier": frontier} for kind, frontier in checkpoints]
+
+
+def missing_text(restored: RestoredSession) -> str:
+    """What of a session found no room, and what would help; or nothing."""
+    missing = len(restored.dropped) + sum(map(len, restored.left_out))
+    return f"{missing} checkpoints found no room: raise {restored.advice}" if missing else ""
 
 
 def tell_restored(restored: RestoredSession, streams: Streams) -> None:
     """What a person must not miss after a restore."""
     if restored.checkpoints and restored.proven is not True:
         streams.warn(UNPROVEN)
-    missing = len(restored.dropped) + sum(map(len, restored.left_out))
-    if missing:
-        streams.note(
-            f"{missing} of the session's checkpoints found no room: raise --kv-capacity or --device-state-slots"
-        )
+    if missing := missing_text(restored):
+        streams.note(missing)
     if restored.released:
         streams.note(f"{restored.released} other continuations were given up for it")
 

@@ -118,15 +118,13 @@ def newest_session() -> Path:
 
 def crashed() -> SessionEntry | None:
     """The newest conversation, if its chat did not end in peace and is not running."""
-    from ninfer_core import SessionStore
+    from ninfer_core import is_locked, open_session
 
     entries = kept_sessions()
-    if not entries:
+    if not entries or is_locked(entries[0].path):
         return None
     try:
-        with SessionStore(entries[0].path) as store:
-            header = store.header
+        conversation = open_session(entries[0].path).header.value.get("conversation")
     except SessionError:
-        return None  # running elsewhere, or damaged: --resume says which
-    conversation = None if header is None else header.value.get("conversation")
+        return None  # damaged: --resume says how
     return entries[0] if isinstance(conversation, Mapping) and conversation.get("open") is True else None

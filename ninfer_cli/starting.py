@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -35,6 +36,8 @@ def started_engine(settings: Settings, streams: Streams, *, default_concurrency:
         from ninfer_core import Engine
 
         engine = Engine(options)
+    # Libraries and model stay for the life of this process: a collection that went through them would hold up a round.
+    gc.freeze()
     with engine:
         for notice in engine.info.notices:
             streams.warn(notice)

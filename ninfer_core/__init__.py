@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ninfer_core.contract.cache_table import CacheTable, OwnerRow, Residency
+    from ninfer_core.contract.cache_table import AxisUse, CacheTable, OwnerRow, Residency
     from ninfer_core.contract.intent import CacheIntent, CacheMode
     from ninfer_core.contract.progress import LoadProgress
     from ninfer_core.contract.prompt import PreparedPrompt
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from ninfer_core.models.shapes import SHAPES
     from ninfer_core.models.source import resolve_model
     from ninfer_core.program.session_key import SessionKey
-    from ninfer_core.program.session_reader import open_session
+    from ninfer_core.program.session_lock import is_locked
+    from ninfer_core.program.session_reader import open_session, open_text
     from ninfer_core.program.session_store import SessionStore
     from ninfer_core.strict_json import check_value, load_json
 
@@ -78,12 +79,13 @@ _HOMES = {
     "ninfer_core.engine.info": ("EngineInfo",),
     "ninfer_core.engine.cache_options": ("ContextCacheOptions",),
     "ninfer_core.engine.options": ("EngineOptions",),
-    "ninfer_core.contract.cache_table": ("CacheTable", "OwnerRow", "Residency"),
+    "ninfer_core.contract.cache_table": ("AxisUse", "CacheTable", "OwnerRow", "Residency"),
     "ninfer_core.contract.verification": ("Verification",),
     "ninfer_core.contract.intent": ("CacheIntent", "CacheMode"),
     "ninfer_core.engine.sessions": ("AutosavedSession", "FileOptions", "RestoredSession", "SavedSession"),
     "ninfer_core.program.session_key": ("SessionKey",),
-    "ninfer_core.program.session_reader": ("open_session",),
+    "ninfer_core.program.session_lock": ("is_locked",),
+    "ninfer_core.program.session_reader": ("open_session", "open_text"),
     "ninfer_core.program.session_store": ("SessionStore",),
     "ninfer_core.engine.request": ("GenerationRequest",),
     "ninfer_core.errors": (
@@ -110,6 +112,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 __all__ = [
     "SHAPES",
     "AutosavedSession",
+    "AxisUse",
     "CacheIntent",
     "CacheMode",
     "CacheTable",
@@ -157,8 +160,10 @@ __all__ = [
     "Verification",
     "calibrate",
     "check_value",
+    "is_locked",
     "load_json",
     "open_session",
+    "open_text",
     "parse_messages",
     "resolve_model",
     "write_random_checkpoint",

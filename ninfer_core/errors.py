@@ -22,13 +22,19 @@ class TemplateError(UsageError):
 class PromptTooLong(UsageError):
     """Prompt plus at least one new token does not fit the context. Carries the numbers."""
 
-    def __init__(self, prompt_tokens: int, max_context: int) -> None:
+    def __init__(self, prompt_tokens: int, max_context: int, kv_capacity: int | None = None) -> None:
+        """kv_capacity: tokens of the pool, which may be what limits the context; None is no limit."""
         super().__init__(
             f"the prompt has {prompt_tokens} tokens and the context holds {max_context}: "
-            "shorten it (in chat: /undo, /edit), or raise --max-context"
+            f"shorten it (in chat: /undo, /edit), or raise {context_options(max_context, kv_capacity)}"
         )
         self.prompt_tokens = prompt_tokens
         self.max_context = max_context
+
+
+def context_options(max_context: int, kv_capacity: int | None) -> str:
+    """What makes a context longer: a pool that is full with one needs to grow with it."""
+    return "--max-context" if kv_capacity is None or max_context < kv_capacity else "--kv-capacity and --max-context"
 
 
 class CapacityError(NinferError):

@@ -50,8 +50,8 @@ def chat(
         str | None,
         typer.Option(
             "--resume",
-            metavar="NAME",
-            help="Go on with the kept conversation of this name; list shows the names.",
+            metavar="[NAME]",
+            help="Go on with the kept conversation of this name; without one, choose from a list.",
             rich_help_panel=PANEL,
             show_default=False,
         ),
@@ -88,7 +88,8 @@ def chat(
     elif keep_going:
         raise UsageError("--keep-going needs --script")
     opening = Opening(session, newest, resume, rebuild)
-    where = opening.path()  # what cannot be found is told before the model is loaded
+    asking = streams if lines is None and streams.err.terminal else None
+    where = opening.path(asking)  # what cannot be found is told before the model is loaded
     system = None if settings.system is None else inputs.text_or_file(settings.system, "--system")
     files = inputs.read_documents(given)
     with started_engine(settings, streams, default_concurrency=CHAT_LANES) as engine:

@@ -78,7 +78,7 @@ def restore_session(
     wishes = Wishes(prompt, verify, rebuild, Path(save) if save else None, force)
     if wishes.save is not None:
         check_target(wishes.save, force)
-    opened = OpenedSession.at(Path(path))
+    opened = OpenedSession.at(Path(path), text_only=rebuild)
     streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
     if inspect:
         _inspect(opened, settings, streams)
@@ -148,6 +148,7 @@ def _resumable(engine: Engine, restored: RestoredSession, wishes: Wishes, settin
 
 def _inspect(opened: OpenedSession, settings: Settings, streams: Streams) -> None:
     from ninfer_cli.asking import command_result
+    from ninfer_cli.session_files import named_json
 
     value, text = opened.header.value, opened.text
     model = value.get("model") or {}
@@ -159,8 +160,7 @@ def _inspect(opened: OpenedSession, settings: Settings, streams: Streams) -> Non
         "turns": text.turns,
         "waiting_characters": len(text.waiting),
         "continuations": [
-            [{"kind": c["kind"], "frontier": c["frontier"]} for c in one["checkpoints"]]
-            for one in value["continuations"]
+            named_json((c["kind"], c["frontier"]) for c in one["checkpoints"]) for one in value["continuations"]
         ],
     }
     if settings.json:

@@ -41,12 +41,12 @@ def save_session(
     """Read documents or a conversation once and save the session that later commands start from."""
     from ninfer_cli.opened_session import check_target
     from ninfer_cli.output import open_streams
-    from ninfer_cli.session_files import size
+    from ninfer_cli.session_files import size_limit
     from ninfer_cli.settings import resolve
     from ninfer_cli.starting import started_engine
 
     settings = resolve(given)
-    limit = None if session_limit is None else size(session_limit, "--session-limit")
+    limit = None if session_limit is None else size_limit(session_limit, "--session-limit")
     path = Path(out)
     check_target(path, force)
     text = _text(messages, given, settings)
@@ -83,7 +83,7 @@ def _save(
     from ninfer_cli.asking import command_result, proofs
     from ninfer_cli.opened_session import tell_saved
     from ninfer_cli.result import reuse_line
-    from ninfer_cli.session_files import chat_command, session_key
+    from ninfer_cli.session_files import chat_command, named_json, session_key
     from ninfer_core import FileOptions
 
     settings, streams = how
@@ -100,12 +100,14 @@ def _save(
     saved = engine.save_session(path, [prompt.token_ids], text.json(engine.info.model), options)
     tell_saved(path, saved, streams)
     if settings.json:
+        held = [[(c.kind.value, c.frontier) for c in one] for one in saved.checkpoints]
+        missing = [[(c.kind.value, c.frontier) for c in one] for one in saved.left_out]
         result = {
             "path": str(path),
             "bytes": saved.bytes,
             "tokens": len(prompt),
-            "checkpoints": [[{"kind": c.kind.value, "frontier": c.frontier} for c in one] for one in saved.checkpoints],
-            "left_out": [[{"kind": c.kind.value, "frontier": c.frontier} for c in one] for one in saved.left_out],
+            "checkpoints": [named_json(one) for one in held],
+            "left_out": [named_json(one) for one in missing],
         }
         command_result(streams, "save-session", result)
     streams.note(f"go on with: {chat_command(path, settings)}")

@@ -82,10 +82,13 @@ def tree(chat: Chat, argument: str) -> Outcome:
 
 
 def new(chat: Chat, argument: str) -> Outcome:
-    if chat.tree.turn is not None or chat.tree.start.tools:
-        chat.tree = chat.tree.begin(Start(chat.tree.start.leading))
-    chat.files.clear()
-    return Outcome("a new conversation", {"node": chat.tree.current})
+    kept = chat.begin_anew()
+    text = "a new conversation"
+    if kept is not None:
+        text += f"; the one before stays in {kept}"
+    elif len(chat.tree.nodes) > 1:
+        text += "; the one before is not saved: it stays in /tree"
+    return Outcome(text, {"node": chat.tree.current})
 
 
 def system(chat: Chat, argument: str) -> Outcome:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ninfer_cli.reply_view import ReplyView
     from ninfer_cli.settings import Settings
-    from ninfer_core import Engine, PreparedPrompt, RestoredSession
+    from ninfer_core import AxisUse, Engine, PreparedPrompt, RestoredSession
 
 
 MOST_STATES = 200
@@ -42,6 +42,7 @@ class Chat:
         surface: where the chat happens.
         keeper: keeps it on the disk.
         session: names the conversation to the context cache; one for the whole tree.
+        cache_use: how full the context cache was after the last request: for the toolbar, which must not ask and wait.
         lengths: tokens of the paths to nodes that were not generated where they stand.
     """
 
@@ -54,6 +55,7 @@ class Chat:
     surface: Surface = field(default_factory=ScriptSurface)
     keeper: Keeper = field(default_factory=lambda: Keeper(lambda line: None, enabled=False))
     session: str = field(default_factory=lambda: token_hex(8))
+    cache_use: tuple[AxisUse, ...] = ()
     lengths: dict[NodeId, int] = field(default_factory=dict)
     _ledgers: dict[NodeId, tuple[int, ...]] = field(default_factory=dict, repr=False)
 
@@ -106,13 +108,14 @@ class Chat:
         try:
             for request in job.requests:
                 handles.append(self.engine.submit(request))
-            completions = follow_all(handles, view, wants_end, self._progress(len(handles)))
+            followed = follow_all(handles, view, wants_end, self._progress(len(handles)))
         except BaseException:
             for handle in handles:
                 handle.cancel()
             raise
         finally:
             self.surface.progress("")
+        completions, self.cache_use = followed.completions, followed.axes
         self.last = Answer(completions[0], None)
         tree, answers = self.tree, []
         for index, completion in enumerate(completions):
@@ -150,7 +153,8 @@ class Chat:
 
     def resume_states(self, most: int = MOST_STATES) -> dict[NodeId, str]:
         """For each turn, newest first, where its reply would be generated from again: which tier, and how much of the
-        prompt. Empty while the cache is off."""
+        prompt. What only the session's directory holds, for lack of room, is "disk": opening it with more room brings
+        it back. Empty while the cache is off."""
         turns = [NodeId(i) for i, node in enumerate(self.tree.nodes) if node.parent is not None][-most:]
         if not turns or not self.engine.info.cache:
             return {}
@@ -159,11 +163,13 @@ class Chat:
             parent, turn = self.tree.parent(at), self.tree.turn_at(at)
             asked = [*self.tree.messages(parent), *turn.asked]
             prompts.append(self.engine.prepare(asked, tools=self._tools(parent), thinking=turn.reply.think))
-        found = self.engine.residency(prompts)
-        return {
-            at: f"{state.placement.value} {state.frontier}/{len(prompt)}" if state.frontier else "prefill"
-            for at, prompt, state in zip(turns, prompts, found, strict=True)
-        }
+        found, held = self.engine.residency(prompts), self.keeper.held(prompts)
+        states = {}
+        for at, prompt, state, disk in zip(turns, prompts, found, held, strict=True):
+            words = [f"{state.placement.value} {state.frontier}/{len(prompt)}"] if state.frontier else []
+            words += [f"disk {disk}/{len(prompt)}"] if disk > state.frontier else []
+            states[at] = ", ".join(words) or "prefill"
+        return states
 
     # --- sessions -------------------------------------------------------------------------------------------------
     def ledgers(self) -> list[tuple[int, ...]]:
@@ -178,6 +184,33 @@ class Chat:
             self._ledgers[at] = (*prompt.token_ids, *turn.reply.token_ids)
         return list(self._ledgers.values())
 
+    def begin_anew(self) -> Path | None:
+        """A new conversation with the same system message: another tree, which is kept for itself.
+
+        Returns:
+            Where the conversation before stays. One that is kept nowhere stays in the same tree, as a beginning beside
+            the new one: nothing that was said is ever lost.
+        """
+        start = Start(self.tree.start.leading)
+        self.files.clear()
+        if len(self.tree.nodes) == 1:
+            self.tree = Tree.starting(start)
+            return None
+        self.keeper.keep(self)
+        if self.keeper.unsaved(self.tree):
+            self.tree = self.tree.begin(start)
+            return None
+        place = self.keeper.place or self.keeper.saved_to
+        self.keeper.close(self)
+        self._replace(Tree.starting(start))
+        return place
+
+    def _replace(self, tree: Tree) -> None:
+        """Another conversation in the place of this one; the context cache hears of it by another name."""
+        self.tree, self.last, self.session = tree, None, token_hex(8)
+        self.lengths.clear()
+        self._ledgers.clear()
+
     def restore(self, path: Path, *, rebuild: bool) -> RestoredSession | None:
         """Go on with a saved conversation in the place of this one, which stays where it was kept.
 
@@ -186,10 +219,9 @@ class Chat:
         """
         self.keeper.keep(self)
         kept, restored = self.keeper.bring_back(self, path, rebuild=rebuild)
-        self.tree, self.last = kept.tree, None
-        self.lengths.clear()
-        self._ledgers.clear()
+        self._replace(kept.tree)
         self.files[:] = kept.files
+        self.cache_use = self.engine.cache_table().axes
         return restored
 
     def kept(self, *, is_open: bool = False) -> Kept:
@@ -217,8 +249,9 @@ class Chat:
         if tree.turn is not None:
             prompt = self.engine.prepare(tree.messages(), tools=tree.start.tools, thinking=self.settings.think)
             tokens = len(prompt)
-        if tokens >= self.engine.info.max_context:
-            raise PromptTooLong(tokens, self.engine.info.max_context)
+        info = self.engine.info
+        if tokens >= info.max_context:
+            raise PromptTooLong(tokens, info.max_context, info.kv_capacity)
         self.tree = tree
         self.lengths[tree.current] = tokens
         return tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -15,7 +15,7 @@ from ninfer_core import FileOptions, NinferError, SessionError, SessionStore
 if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
     from ninfer_cli.repl.tree import Tree
-    from ninfer_core import RestoredSession, SavedSession, SessionKey
+    from ninfer_core import PreparedPrompt, RestoredSession, SavedSession, SessionKey
 
 
 @dataclass(slots=True)
@@ -48,16 +48,23 @@ class Keeper:
             return
         if chat.tree == self._kept and not closing:
             return
+        what = "the conversation"
         try:
             store = self._open()
-            chat.engine.autosave(
-                store, chat.ledgers(), conversation_json(chat.kept(is_open=not closing), chat.engine.info.model)
-            )
+            conversation = conversation_json(chat.kept(is_open=not closing), chat.engine.info.model)
+            try:
+                chat.engine.autosave(store, chat.ledgers(), conversation)
+            except (NinferError, OSError):
+                # Text before state: it is small, and nothing can make it again.
+                store.autosave(None, conversation)
+                what = "the state of the last turns"
+                self._kept = chat.tree
+                raise
             self._kept, self._trouble = chat.tree, ""
         except (NinferError, OSError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
-                self.warn(f"the conversation was not kept: {error}")
+                self.warn(f"{what} was not kept: {error}")
 
     def close(self, chat: Chat) -> None:
         """The chat ends in peace."""
@@ -70,6 +77,7 @@ class Keeper:
         if self._store is not None:
             self._store.close()
         self._store, self._kept, self.path = None, None, None
+        self._saved, self.saved_to = None, None
 
     def unsaved(self, tree: Tree) -> bool:
         """Whether leaving would lose something of it."""
@@ -99,6 +107,14 @@ class Keeper:
             self._store = SessionStore(self.path, session_key(), self.limit)
         return self._store
 
+    def held(self, prompts: Sequence[PreparedPrompt]) -> tuple[int, ...]:
+        """For each prompt, how much of it has state on the disk. What cannot be read is no state."""
+        try:
+            return (0,) * len(prompts) if self._store is None else self._store.held(prompts)
+        except SessionError as error:
+            self.warn(str(error))
+            return (0,) * len(prompts)
+
     # --- on demand ------------------------------------------------------------------------------------------------
     def save(self, chat: Chat, path: Path, *, replace: bool) -> SavedSession:
         """Write one portable file. Raises SessionError, UsageError."""
@@ -122,9 +138,9 @@ class Keeper:
             kept = read_conversation(header, path)
             restored = None if rebuild else chat.engine.restore_session(path, key)
             self.leave()
-            self.path = self._beside(path)
+            self.path, self._saved = self._beside(path), kept.tree
             return kept, restored
-        store = SessionStore(path, key, self.limit)
+        store = SessionStore(path, key, self.limit, text_only=rebuild)
         try:
             kept = read_conversation(None if store.header is None else store.header.value.get("conversation"), path)
             restored = None if rebuild else chat.engine.restore_session(store, key)
@@ -132,7 +148,7 @@ class Keeper:
             store.close()
             raise
         self.leave()
-        self.path, self._store = path, store
+        self.path, self._store, self._saved = path, store, kept.tree
         return kept, restored
 
     def _beside(self, path: Path) -> Path:

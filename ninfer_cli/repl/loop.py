@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_REPLY = "interrupted before the reply began: no turn was made"
 UNSAVED = "this conversation is not saved: /save PATH keeps it, Ctrl-D again leaves"
+GOES_ON = "this is finished first, such as a save: Ctrl-C again leaves at once, and a file stays as it was before"
 NOTHING_ADDED = "the model ends the reply where it ended: nothing was added"
 
 
@@ -42,13 +43,18 @@ class Step:
 
 
 class Taker:
-    """Takes submissions: dispatches commands, shows replies, turns errors into one line."""
+    """Takes submissions: dispatches commands, shows replies, turns errors into one line.
+
+    Attributes:
+        generating: replies are being generated, which can be ended early; whatever else it does goes on to its end.
+    """
 
     def __init__(self, chat: Chat, streams: Streams, make_view: Callable[[], ReplyView], *, show_reuse: bool) -> None:
         self._chat = chat
         self._streams = streams
         self._make_view = make_view
         self._show_reuse = show_reuse
+        self.generating = False
 
     def take(self, text: str, wants_end: Callable[[], bool], where: str = "") -> Step:
         """Do one submission. Errors are shown here, with where before them."""
@@ -91,7 +97,11 @@ class Taker:
 
     # --- replies --------------------------------------------------------------------------------------------------
     def _generate(self, job: Job, wants_end: Callable[[], bool], command: Command | None = None) -> Step:
-        answers = self._chat.carry_out(job, self._make_view(), wants_end)
+        self.generating = True
+        try:
+            answers = self._chat.carry_out(job, self._make_view(), wants_end)
+        finally:
+            self.generating = False
         for index, answer in enumerate(answers):
             self._report(answer, index)
         if command is not None and self._chat.settings.json:
@@ -121,7 +131,8 @@ class Taker:
             self._streams.dim_line(f"sibling {branch.sibling}/{branch.siblings}: {words}  (/next)")
         elif index:
             play(completion.text, completion.reasoning, self._make_view())
-        for line in notices(completion, settings, "/undo some turns"):
+        advice = f"raise {self._chat.engine.info.context_options} or /undo some turns"
+        for line in notices(completion, settings, advice):
             self._streams.warn(line)
         if completion.finish_reason is FinishReason.INTERRUPTED and not index:
             self._streams.dim_line("interrupted: what is there stays in the conversation")

@@ -12,35 +12,39 @@ if TYPE_CHECKING:
     from ninfer_cli.output import Streams
     from ninfer_cli.repl.chat import Chat
 
-LIST = "list"
 DEFAULT_LIMIT = 4 << 30
 """Bytes of state that one conversation's directory may hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The options of `ninfer chat` about sessions, as they were given."""
+    """The options of `ninfer chat` about sessions, as they were given. resume: "" lets a person choose."""
 
     session: str | None
     newest: bool
     resume: str | None
     rebuild: bool
 
-    def path(self) -> Path | None:
+    def path(self, streams: Streams | None) -> Path | None:
         """Where the conversation lies or shall lie; None where none was named.
+
+        Args:
+            streams: where a person can be asked to choose one, if there is a person.
 
         Raises:
             UsageError: options exclude each other, or there is no such conversation.
         """
+        from ninfer_cli.repl.choosing import choose, named
         from ninfer_cli.sessions import find_session, kept_sessions, newest_session
 
         if sum((self.session is not None, self.newest, self.resume is not None)) > 1:
             raise UsageError("--session, --continue and --resume exclude each other: give one of them")
         if self.newest:
             return newest_session()
-        if self.resume == LIST:
-            names = [entry.name for entry in kept_sessions()]
-            raise UsageError("--resume takes one of: " + (", ".join(names[:20]) or "nothing was kept yet"))
+        if self.resume == "":
+            if streams is None:
+                raise named(kept_sessions())
+            return choose(kept_sessions(), streams)
         if self.resume is not None:
             return find_session(self.resume)
         if self.rebuild and (self.session is None or not Path(self.session).exists()):
@@ -87,9 +91,9 @@ class Opening:
 
 def _readable(path: Path) -> bool:
     """Whether a session's text can be had without its state."""
-    from ninfer_core import open_session
+    from ninfer_core import open_text
 
     try:
-        return "conversation" in open_session(path).header.value
+        return "conversation" in open_text(path).value
     except SessionError:
         return False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ninfer_cli.cache_view import size
 from ninfer_cli.repl.command import Outcome
 from ninfer_cli.repl.file_commands import may_overwrite
-from ninfer_cli.session_files import UNPROVEN
+from ninfer_cli.session_files import UNPROVEN, missing_text
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def restored_text(chat: Chat, path: Path, restored: RestoredSession | None) -> t
         return f"{path}: {turns} turns; their state was left aside and is computed anew", value
     points = sum(map(len, restored.checkpoints))
     lines = [f"{path}: {turns} turns, {points} checkpoints resumable"]
-    if restored.dropped or restored.left_out:
-        missing = len(restored.dropped) + sum(map(len, restored.left_out))
-        lines.append(f"{missing} checkpoints found no room: raise --kv-capacity or --device-state-slots")
+    if missing := missing_text(restored):
+        lines.append(missing)
     if points and restored.proven is not True:
         lines.append(UNPROVEN)
     return "\n".join(lines), value | {"checkpoints": points, "proven": restored.proven}

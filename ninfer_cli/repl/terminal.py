@@ -26,7 +26,7 @@ from ninfer_cli.output import Stream, Streams
 from ninfer_cli.repl.completion import CommandCompleter
 from ninfer_cli.repl.enter import Enter
 from ninfer_cli.repl.history import open_history
-from ninfer_cli.repl.loop import UNSAVED, Step, Taker
+from ninfer_cli.repl.loop import GOES_ON, UNSAVED, Step, Taker
 from ninfer_cli.repl.render import fitting, live_view
 from ninfer_cli.repl.screen import Screen
 from ninfer_cli.repl.submission import is_open, unquoted
@@ -271,6 +271,8 @@ class Terminal:
                 if self._end.is_set():
                     self._at_once = True
                     event.app.exit(result=130)
+                elif not self._taker.generating:
+                    self._streams.warn(GOES_ON)
                 self._end.set()
             elif event.current_buffer.text:
                 event.current_buffer.reset()

@@ -1,9 +1,10 @@
-"""The line below the input: model, context, turn, and what is going on."""
+"""The line below the input: model, context, turn, cache, and what is going on."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ninfer_cli.cache_view import use_text
 from ninfer_cli.cleaning import one_line
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def toolbar(chat: Chat, *, busy: bool, queued: str | None, progress: str = "") -
         branch = tree.branch(path[-1])
         parts[-1] += f", sibling {branch.sibling}/{branch.siblings}" if branch.siblings > 1 else ""
         parts[-1] += f" [{branch.name}]" if branch.name else ""
+    if use := use_text(chat.cache_use):
+        parts.append(use)
     if chat.files:
         parts.append(f"{len(chat.files)} file{'s' if len(chat.files) > 1 else ''} added")
     if busy:

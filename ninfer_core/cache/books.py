@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
+from ninfer_core.cache.beginnings import Beginnings
 from ninfer_core.cache.catalog import Capability, Catalog, CellId, Entry
 from ninfer_core.cache.demand import DemandWindow
 from ninfer_core.cache.edges import OwnerEdges
@@ -15,6 +16,7 @@ from ninfer_core.cache.misses import Graveyard
 from ninfer_core.cache.paths import PathIndex
 from ninfer_core.cache.retention import Retention
 from ninfer_core.cache.sessions import SessionIndex
+from ninfer_core.cache.shelf import Shelf
 from ninfer_core.contract.cache_limits import DEMAND_WINDOW, CacheLimits
 from ninfer_core.contract.ids import CheckpointRef, OwnerId, RequestId
 from ninfer_core.contract.results import CheckpointSummary, Ending, OwnerSummary, ResourceResult
@@ -36,12 +38,12 @@ class Books:
         self.sessions = SessionIndex()
         self.demand = DemandWindow()
         self.paths = PathIndex(program.is_prefix)
+        self.shelf = Shelf()
+        self.beginnings = Beginnings()
         self.graveyard = Graveyard()
         self._turns: dict[bytes, set[RequestId]] = {}
         self._claims: dict[OwnerId, Capability] = {}
         self._claiming = False
-        self.keys: dict[CheckpointRef, bytes] = {}
-        """The short-list digest of every catalogued checkpoint. Equal digests prove nothing (ID-1)."""
 
     # --- look-ups -------------------------------------------------------------------------------------------------
     def entries(self) -> Iterator[Entry]:
@@ -73,14 +75,16 @@ class Books:
         entry.session, entry.order = session, order
         if unreachable:
             entry.unreachable = frozenset({summaries[-1].ref})
-        if session is not None:
+        if session is None:
+            entry.retention = Retention.DISPOSABLE
+        else:
             bound = self.sessions.bind(session, owner, order)
             if bound.accepted:
                 entry.retention = Retention.LIVE_SESSION
                 before = None if bound.before is None else self.private.get(bound.before)
                 if before is not None:
                     before.retention = Retention.RECENT_PRIVATE
-        self._walk(summaries)
+        self._walk(owner, summaries)
         return entry
 
     def publish_shared(self, cell: CellId, owner: OwnerId, *, declared: bool) -> Entry:
@@ -89,14 +93,14 @@ class Books:
         entry = self.shared.publish(cell, owner, summaries, self.demand.epoch)
         entry.automatic = not declared
         entry.credit_until = self.demand.epoch + DEMAND_WINDOW if declared else None
-        self._walk(summaries)
+        self._walk(owner, summaries)
         return entry
 
     def age_credits(self, keys: frozenset[bytes]) -> None:
         """A later materialization was adopted: it consumes the credit of every shared owner that it matched exactly,
         selected or not; the oldest credits expire (DEF-7)."""
         for entry in self.shared:
-            matched = any(self.keys[ref] in keys for ref in entry.refs)
+            matched = any(self.shelf.keys[ref] in keys for ref in entry.refs)
             if entry.credit_until is not None and (matched or self.demand.epoch >= entry.credit_until):
                 entry.credit_until = None
 
@@ -176,6 +180,11 @@ class Books:
         for owner, summary in result.owners.items():
             freed = self._adopt_owner(summary, request, bury=owner != consumed, reserve=owner == heir)
             cell = freed if owner == heir else cell
+        for summary in result.placed:
+            # What it shares lies elsewhere now: its checkpoints are the same.
+            entry = self.get(summary.owner)
+            if entry is not None and entry.checkpoints != summary.checkpoints:
+                (self.shared if self.is_shared(entry.owner) else self.private).replace(entry.owner, summary.checkpoints)
         return cell
 
     def _check(self, result: ResourceResult, gone: Collection[OwnerId | None]) -> None:
@@ -190,6 +199,10 @@ class Books:
                 raise AdoptionError(f"owner {owner} did not end as it was claimed")
             if owner in gone and summary.checkpoints:
                 raise AdoptionError(f"owner {owner} should be gone")
+        for summary in result.placed:
+            entry = self.get(summary.owner)
+            if entry is not None and {c.ref for c in summary.checkpoints} != entry.refs:
+                raise AdoptionError(f"owner {summary.owner} was not claimed and has changed")
 
     def _adopt_owner(
         self, now: OwnerSummary, request: RequestId, *, bury: bool = True, reserve: bool = False
@@ -199,13 +212,15 @@ class Books:
         assert entry is not None
         for summary in entry.checkpoints:
             if bury and summary.ref in deleted:
-                self.graveyard.bury(summary.frontier, self.keys[summary.ref], request)
+                self.graveyard.bury(summary.frontier, self.shelf.keys[summary.ref], request)
         self._forget(deleted)
         catalog = self.shared if self.is_shared(owner) else self.private
         if checkpoints:
             catalog.replace(owner, checkpoints)
             return None
         self.sessions.forget(owner)
+        self.beginnings.remove(owner)
+        self.shelf.forget(owner)
         cell = catalog.remove(owner, reserve=reserve)
         return cell if reserve else None
 
@@ -239,12 +254,14 @@ class Books:
         """
         self.private.audit(private)
         self.shared.audit(shared)
-        known: set[CheckpointRef] = set()
+        known: dict[CheckpointRef, OwnerId] = {}
         for entry in self.entries():
             now = self._program.summaries(entry.owner)
             assert now == entry.checkpoints, f"owner {entry.owner} is not what the catalog says"
-            known |= entry.refs
-        assert known == self.paths.known() == self.keys.keys(), "paths or keys of other checkpoints than the catalogs'"
+            known |= dict.fromkeys(entry.refs, entry.owner)
+        assert known.keys() == self.paths.known(), "paths of other checkpoints than the catalogs'"
+        self.shelf.audit(known)
+        self.beginnings.audit(set(known.values()))
         for edge in self.edges:
             entry_of = self.get(edge.owner)
             assert entry_of is not None and entry_of.cell == edge.cell, f"request {edge.request} leans on nothing"
@@ -252,12 +269,15 @@ class Books:
             assert self.private.get(owner) is not None, f"a session is bound to owner {owner}, which is gone"
 
     # --- parts ----------------------------------------------------------------------------------------------------
-    def _walk(self, summaries: tuple[CheckpointSummary, ...]) -> None:
+    def _walk(self, owner: OwnerId, summaries: tuple[CheckpointSummary, ...]) -> None:
+        self.beginnings.add(owner, self._program.record(summaries[0].ref).identity)
         for summary in summaries:
-            self.keys[summary.ref] = self._program.record(summary.ref).digest
+            self.shelf.add(summary.ref, self._program.record(summary.ref).digest, owner)
             self.paths.add(summary.ref)
+            self.shelf.touch((summary.ref, *self.paths.descendants(summary.ref)))
 
     def _forget(self, refs: frozenset[CheckpointRef]) -> None:
         for ref in refs:
+            self.shelf.touch((ref, *self.paths.descendants(ref)))
             self.paths.remove(ref)
-            del self.keys[ref]
+            self.shelf.remove(ref)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 Clock = Callable[[], int]
 """Nanoseconds, monotone."""
+
+WORK_OF_A_TARGET = 16
+"""Owners that a target changes, for each target of the budget: larger ones take longer to project and to price."""
 
 WORTH = 4
 """Planning may take as long as a quarter of what it is expected to save."""
@@ -24,27 +28,34 @@ class Stop(Enum):
     WORK_BUDGET = "work_budget"
     INSUFFICIENT_EXPECTED_GAIN = "insufficient_expected_gain"
 
+    @property
+    def early(self) -> bool:
+        """Whether something was left that nobody has looked at."""
+        return self in (Stop.TARGET_BUDGET, Stop.EXPANSION_CAPACITY, Stop.TIME_BUDGET, Stop.WORK_BUDGET)
+
 
 class Budget:
-    """Targets and time are bounded independently; time is looked at between Program's operations, so one may overrun.
+    """Targets, work and time are bounded independently; they are looked at between Program's operations, so that one
+    may overrun.
 
     The time is that of an admission boundary: head and backfill inspections share one Budget. It starts as a short
     window, and is extended while the improvement in sight is worth it, up to the whole.
     """
 
-    def __init__(self, targets: int, ns: int, runnable: int = 0, clock: Clock = time.perf_counter_ns) -> None:
+    def __init__(self, targets: int, ns: int | None, runnable: int = 0, clock: Clock = time.perf_counter_ns) -> None:
         """
         Args:
-            targets: optional targets that may be assessed.
-            ns: optional time; a quarter of it is the first window.
+            targets: optional targets that may be assessed, and with it the work: owners that they change together.
+            ns: optional time; a quarter of it is the first window. None: only targets and work are counted.
             runnable: other requests that could run meanwhile: they share the time.
         """
         self._clock = clock
-        self._began = clock()
-        self._last = self._began
+        self._timed = ns is not None
+        self._began = self._last = clock()
         self._slowest = 0
         self._targets = targets
-        self._whole = ns // (1 + runnable)
+        self._work = WORK_OF_A_TARGET * targets
+        self._whole = (ns or 0) // (1 + runnable)
         self._window = self._whole // 4
 
     def stop(self, expected_gain: float) -> Stop | None:
@@ -55,6 +66,10 @@ class Budget:
         """
         if self._targets <= 0:
             return Stop.TARGET_BUDGET
+        if self._work <= 0:
+            return Stop.WORK_BUDGET
+        if not self._timed:
+            return None
         elapsed = self._clock() - self._began
         window = self._window
         if expected_gain > WORTH * self._whole:
@@ -62,12 +77,22 @@ class Budget:
         # An indivisible operation that is predicted not to fit is not begun.
         return Stop.TIME_BUDGET if elapsed + self._slowest > window else None
 
-    def spent(self) -> None:
-        """One optional target was assessed."""
+    def spent(self, owners: int = 1) -> None:
+        """One optional target was assessed that changes so many owners."""
         now = self._clock()
         self._slowest = max(self._slowest // 2, now - self._last)
         self._last = now
         self._targets -= 1
+        self._work -= owners
+
+    @contextmanager
+    def unhurried(self) -> Iterator[None]:
+        """For a construction that must not be left half done: targets and work are counted, time is not."""
+        timed, self._timed = self._timed, False
+        try:
+            yield
+        finally:
+            self._timed = timed
 
     def resume(self) -> None:
         """Mandatory work was done: it does not count as an operation of the search."""

@@ -10,7 +10,7 @@ from ninfer_core.cache.books import Books
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.points import RecoveryPoints
-from ninfer_core.cache.publication import SharedPublication
+from ninfer_core.cache.publication import SHARED, SharedPublication
 from ninfer_core.cache.room import Room
 from ninfer_core.cache.running import Intended, RunningRequest
 from ninfer_core.contract.cache_limits import CacheLimits
@@ -47,6 +47,10 @@ class Captures:
                 if intended.shared is not None:
                     self._shared.at_or_below_base(running, intended, lineage)
 
+    def reaches(self, running: RunningRequest, until: int) -> bool:
+        """Whether a pass up to a frontier has something to capture on its way."""
+        return any(intended.frontier <= until for intended in running.intended)
+
     def offer(self, running: RunningRequest, until: int, blocked: int) -> int:
         """Make room for what the next pass reaches. With the room, its taps write the checkpoints.
 
@@ -67,14 +71,17 @@ class Captures:
         return until
 
     def settle(self, running: RunningRequest) -> None:
-        """Publish what the last pass captured."""
+        """Publish what the last pass captured. What is left at the prompt's end was missed: no pass comes for it."""
         reached = self._program.sequence(running.handle).frontier
         for intended in [i for i in running.intended if i.frontier <= reached]:
             captured = intended.armed or intended.armed_shared
             pending = intended.wish is not None or intended.shared is not None
-            if intended.frontier == reached and pending and not captured:
+            if intended.frontier == reached < running.prompt_end and pending and not captured:
                 continue  # the pass ended here for it
             running.intended.remove(intended)
+            if pending and not captured:
+                kind = SHARED if intended.wish is None else intended.wish.kind
+                running.note(kind, intended.frontier, "skipped", "no pass was left to capture it")
             if intended.armed and intended.wish is not None:
                 running.note(intended.wish.kind, intended.frontier, "captured")
             if intended.shared is not None and captured:

@@ -34,9 +34,11 @@ class Entry:
     Attributes:
         checkpoints: its summaries, ascending.
         published, last_hit: epochs of publication and of the last exact hit (of publication before the first).
+        retention: as of its publication or the last change of its session's binding; `prior` says what is left of it.
         session: digest of the session key that it was published under, or None.
         order: publication order of the request that made it (RET-3).
         unreachable: endpoints that no rendering of history reproduces: losing them costs nothing (VAL-9).
+        proven: False for what came out of a session that nothing vouches for (product: Trust).
         automatic: a shared owner without declared evidence: the kind that EVI-3 may reclaim.
         credit_until: a shared owner's explicit credit expires at this epoch; None without one (VAL-5, DEF-7).
         hit_refs: hits by checkpoint.
@@ -53,6 +55,7 @@ class Entry:
     order: int = 0
     hits: int = 0
     unreachable: frozenset[CheckpointRef] = frozenset()
+    proven: bool = True
     automatic: bool = False
     credit_until: int | None = None
     hit_refs: dict[CheckpointRef, int] = field(default_factory=dict)
@@ -64,6 +67,10 @@ class Entry:
     @property
     def refs(self) -> frozenset[CheckpointRef]:
         return frozenset(summary.ref for summary in self.checkpoints)
+
+    def prior(self, epoch: int) -> Retention:
+        """Its retention now."""
+        return self.retention.after(max(0, epoch - self.last_hit))
 
     def hit(self, ref: CheckpointRef, epoch: int) -> None:
         """An adopted request started from one of its checkpoints."""
@@ -86,6 +93,7 @@ class Catalog:
 
     def __init__(self, cells: int) -> None:
         self._states = [CellState.FREE] * cells
+        self._reserved = 0
         self._generations = [0] * cells
         self._entries: dict[OwnerId, Entry] = {}
 
@@ -104,25 +112,28 @@ class Catalog:
 
     @property
     def free_cells(self) -> int:
-        return self._states.count(CellState.FREE)
+        return len(self._states) - len(self._entries) - self._reserved
 
     def reserve(self) -> CellId | None:
         """Take a free cell for an owner to come; None when there is none."""
-        if CellState.FREE not in self._states:
+        if not self.free_cells:
             return None
         cell = CellId(self._states.index(CellState.FREE))
         self._states[cell] = CellState.RESERVED
+        self._reserved += 1
         return cell
 
     def give(self, cell: CellId) -> None:
         """A reserved cell is not needed any more."""
         self._expect(cell, CellState.RESERVED)
         self._states[cell] = CellState.FREE
+        self._reserved -= 1
 
     def publish(self, cell: CellId, owner: OwnerId, checkpoints: tuple[CheckpointSummary, ...], epoch: int) -> Entry:
         """An owner takes its reserved cell."""
         self._expect(cell, CellState.RESERVED)
         self._states[cell] = CellState.CATALOGUED
+        self._reserved -= 1
         self._generations[cell] += 1
         entry = Entry(owner, cell, Generation(self._generations[cell]), checkpoints, epoch, epoch)
         self._entries[owner] = entry
@@ -133,6 +144,7 @@ class Catalog:
         entry = self._entries.pop(owner)
         self._expect(entry.cell, CellState.CATALOGUED)
         self._states[entry.cell] = CellState.RESERVED if reserve else CellState.FREE
+        self._reserved += reserve
         self._generations[entry.cell] += 1
         return entry.cell
 
@@ -150,6 +162,7 @@ class Catalog:
         """Raises AssertionError when states, entries and the cells that somebody has reserved disagree."""
         cells = [*reserved, *(entry.cell for entry in self._entries.values())]
         assert len(set(cells)) == len(cells), "one cell serves two"
+        assert self._reserved == len(reserved), "the count of reserved cells is wrong"
         taken = [CellState.RESERVED] * len(reserved) + [CellState.CATALOGUED] * len(self._entries)
         expected = dict(zip(cells, taken, strict=True))
         for number, state in enumerate(self._states):

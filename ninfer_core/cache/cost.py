@@ -170,9 +170,16 @@ class CostModel:
         """Nanoseconds of Text prefill."""
         return self.prefill_cost.price(prefill)
 
+    def rebuild(self, frontier: int) -> float:
+        """Nanoseconds of the canonical prefill from root up to a frontier (VAL-2)."""
+        cost = self.prefill_cost
+        pairs = frontier * (frontier + 1) / 2
+        return min(cost.batch_ns + frontier * cost.token_ns + pairs * cost.pair_ns, SATURATED_NS) if frontier else 0.0
+
     def immediate(self, work: ImmediateWork) -> float:
         """Nanoseconds of what a target does now: its phases follow each other (COST-1)."""
         copies = (
+            self.to_host.price(work.on_host),  # between places in main memory: no dearer than into it
             self.to_host.price(work.to_host),
             self.to_device.price(work.to_device),
             self.on_device.price(work.on_device),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ninfer_core.cache.catalog import Entry
 from ninfer_core.cache.value import Refs
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.planning.outcome import Outcome
@@ -21,9 +22,12 @@ class Option:
         prompt_tokens: of the request, for its remaining prefill; 0 for a capture.
         source_owner: not among the victims.
         base_dead: what its own source disposition removes (VAL-8).
+        lost: what it removes from a conversation that is not its own.
         reused: tokens that need no prefill.
         gain: value that it adds, for an optional capture (VAL-7).
         blocked: requests that wait while it is carried out, for an optional capture (DEF-12).
+        fallback: the same source consumed, where the branch does not hold beside the conversation (CAN-8): in the
+            option's place, or, with an ordinal of its own, beside it.
     """
 
     ordinal: int
@@ -31,42 +35,55 @@ class Option:
     prompt_tokens: int = 0
     source_owner: OwnerId | None = None
     base_dead: Refs = frozenset()
+    lost: Refs = frozenset()
     needs_cell: bool = False
     reused: int = 0
     bound: bool = False
     gain: float = 0.0
     blocked: int = 1
+    fallback: Option | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Eligible:
+    """The owners that one planning session may change.
+
+    Attributes:
+        entries: them, with what the catalog knows.
+        outcomes: each as it is.
+        cell_owners: those whose eviction frees a cell for the publication to come.
+    """
+
+    entries: Mapping[OwnerId, Entry]
+    outcomes: Mapping[OwnerId, Outcome]
+    cell_owners: frozenset[OwnerId]
 
 
 class Domain:
-    """The eligible owners of one planning session.
+    """The eligible owners, read when pressure is first looked at: most admissions never do.
 
     Attributes:
         free_cell: the publication to come has a cell already.
-        cell_owners: owners whose eviction frees such a cell.
     """
 
-    def __init__(
-        self,
-        outcomes: Callable[[], Mapping[OwnerId, Outcome]],
-        cell_owners: frozenset[OwnerId],
-        *,
-        free_cell: bool,
-    ) -> None:
-        """
-        Args:
-            outcomes: the identity outcome of every eligible owner; read when pressure is first looked at.
-        """
-        self._read = outcomes
-        self._outcomes: Mapping[OwnerId, Outcome] | None = None
-        self.cell_owners = cell_owners
+    def __init__(self, read: Callable[[], Eligible], *, free_cell: bool) -> None:
+        self._read = read
+        self._eligible: Eligible | None = None
         self.free_cell = free_cell
 
     @property
+    def eligible(self) -> Eligible:
+        if self._eligible is None:
+            self._eligible = self._read()
+        return self._eligible
+
+    @property
     def outcomes(self) -> Mapping[OwnerId, Outcome]:
-        if self._outcomes is None:
-            self._outcomes = self._read()
-        return self._outcomes
+        return self.eligible.outcomes
+
+    @property
+    def cell_owners(self) -> frozenset[OwnerId]:
+        return self.eligible.cell_owners
 
     def of(self, option: Option) -> Iterator[OwnerId]:
         """The owners that a target of the option may change: its source is structurally absent (PLAN-14)."""

@@ -59,7 +59,8 @@ class OutcomeGraph:
         """The owner as it is."""
         found = self._tops.get(owner)
         if found is None:
-            found = self._tops[owner] = self.vertex(owner, self._identities[owner])
+            # No step leads back up to it: it need not be found by its end state.
+            found = self._tops[owner] = self._add(owner, self._identities[owner])
             found.loss = 0.0
         return found
 
@@ -73,7 +74,7 @@ class OutcomeGraph:
             device_pages=0 if pages else wants.device_pages,
             host_pages=needs[1] if pages else wants.host_pages,
         )
-        return self.vertex(owner, replace(outcome, wants=wants))
+        return self.identity(owner) if wants == outcome.wants else self.vertex(owner, replace(outcome, wants=wants))
 
     def evicted(self, owner: OwnerId) -> Vertex:
         found = self._bottoms.get(owner)

@@ -14,6 +14,7 @@ from ninfer_core.cache.objective import Objective
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.planning.outcome import EVICTED
 
 SHORTLIST = 5
 """Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
@@ -43,7 +44,12 @@ class Move:
 
 
 class Guide:
-    """For one option. `sole` is what single owners hold, in the target looked at last."""
+    """For one option.
+
+    Attributes:
+        untouched: what single owners hold while nobody is degraded.
+        sole: the same in the target that is looked at.
+    """
 
     def __init__(
         self,
@@ -56,10 +62,10 @@ class Guide:
     ) -> None:
         self._geometry = geometry
         self._objective = objective
-        self._domain = domain
         self._graph = graph
         self._owners = list(domain.of(option))
-        self.sole = sole
+        self._cell_owners = domain.cell_owners
+        self.untouched = self.sole = sole
         everything = (1 << geometry.image_ids.bit_length()) - 1, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(everything[0], everything[0], everything[1], everything[1])
 
@@ -104,7 +110,7 @@ class Guide:
         return found
 
     def _relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
-        cell = after.evicted and after.owner in self._domain.cell_owners
+        cell = after.evicted and after.owner in self._cell_owners
         return relief(before.outcome, after.outcome, held or self.sole, self._geometry, cell=cell)
 
     def _shortlist(self, chosen: Mapping[OwnerId, Vertex], lack: Lack, *, wide: bool) -> list[OwnerId]:
@@ -120,7 +126,8 @@ class Guide:
 
     def _density(self, owner: OwnerId, chosen: Mapping[OwnerId, Vertex], lack: Lack) -> tuple[bool, float]:
         now = chosen.get(owner) or self._graph.identity(owner)
-        share = lack.share(self._relief(now, self._graph.evicted(owner)))
+        cell = owner in self._cell_owners
+        share = lack.share(relief(now.outcome, EVICTED, self.sole, self._geometry, cell=cell))
         worth = self._objective.worth(owner)
         # Freeing nothing alone is no reason to be left out: together they may (TGT-5).
         return (False, worth / share) if share > 0 else (True, worth)

@@ -57,8 +57,9 @@ def relief(before: Outcome, after: Outcome, sole: Replicas, geometry: Geometry, 
     had, has = before.wants, after.wants
     device_pages = _gone(had.device_pages, has.device_pages) & sole.device_pages
     device_images = (_gone(had.device_images, has.device_images) & sole.device_images).bit_count()
-    host_images = _change(had.host_images, has.host_images, sole.host_images)
-    host_bytes = 0
+    host_images = host_bytes = 0
+    if had.host_images or has.host_images:
+        host_images = _change(had.host_images, has.host_images, sole.host_images)
     if had.host_pages or has.host_pages:
         lost = _gone(had.host_pages, has.host_pages) & sole.host_pages
         made = _gone(has.host_pages, had.host_pages)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.search import Search
 from ninfer_core.contract.ids import OwnerId
-from ninfer_core.program.ledger.objects import Replicas
-from ninfer_core.program.planning.outcome import Outcome
 
 
 def climb(search: Search, options: Sequence[Option], ranking: Sequence[OwnerId]) -> frozenset[OwnerId] | None:
@@ -28,13 +25,7 @@ def climb(search: Search, options: Sequence[Option], ranking: Sequence[OwnerId])
             evicted = {owner: graph.evicted(owner) for owner in victims if owner in tail}
             if search.assess(option, evicted).adoptable:
                 return tail
-            kept = {o: graph.vertex(o, demoted(graph.identity(o).outcome)) for o in victims if o not in tail}
+            kept = {owner: graph.on_host(owner) for owner in victims if owner not in tail}
             if search.has_host and search.assess(option, evicted | kept).adoptable:
                 return tail
     return None
-
-
-def demoted(outcome: Outcome) -> Outcome:
-    """Everything that the owner keeps on Host only."""
-    images, pages = outcome.needs
-    return replace(outcome, wants=Replicas(host_images=images, host_pages=pages))

@@ -32,7 +32,7 @@ class Lineage:
     @cached_property
     def matches(self) -> tuple[Match, ...]:
         """Catalogued checkpoints on the path, deepest first."""
-        return find_matches(self._program, self._running.asker, self._books.private, self._books.shared)
+        return find_matches(self._program, self._running.asker, self._books)
 
     def elsewhere(self, frontier: int) -> Match | None:
         """A catalogued checkpoint with exactly the request's state at a frontier."""

@@ -20,7 +20,6 @@ from ninfer_core.cache.demand import Demand
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.edges import Edge
-from ninfer_core.cache.evidence import shared_candidates
 from ninfer_core.cache.opening import Destination, Intent, Opening, heir_of
 from ninfer_core.cache.persistence import Persistence
 from ninfer_core.cache.proofs import Proofs, Provable
@@ -38,7 +37,6 @@ from ninfer_core.contract.results import ResourceResult
 from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.contract.statistics import Capture, Placement, Planning
 from ninfer_core.contract.verification import Verification
-from ninfer_core.program.planning.target import Target
 from ninfer_core.program.program import Program
 
 
@@ -72,6 +70,11 @@ class ResourceManager:
         """The request whose transition is open, or None."""
         return None if self._open is None else self._open.intent.ask.request
 
+    @property
+    def waits_for_copies(self) -> bool:
+        """Whether the open transition can only wait: its copies have been enqueued and have not landed."""
+        return self._open is not None and self._open.transaction.waiting
+
     def budget(self, runnable: int) -> Budget:
         """The optional planning of one admission boundary; runnable other requests wait meanwhile (PLAN-8)."""
         return Budget(self._limits.planning_targets, self._limits.planning_ns, runnable, self._clock)
@@ -88,8 +91,9 @@ class ResourceManager:
         asker = self._asker(ask)
         began = self._clock()  # the identity belongs to preparing the prompt
         matches = self._matches(asker)
-        candidates = self._candidates(matches, asker)
-        options = [_option(candidate, asker) for candidate in candidates]
+        bound = None if asker.session is None else self.books.sessions.owner_of(asker.session)
+        candidates = build(self._program, matches, asker, self.books.edges, bound)
+        options = [_option(candidate, asker, fallback) for candidate, fallback in candidates]
         ranking = self.books.ranking() if self._limits.recency_eviction else None
         choice = self._desk.materialize(options, budget or self.budget(0), ranking)
         if choice.node is None:
@@ -99,7 +103,8 @@ class ResourceManager:
                     "lower --max-new or raise --kv-capacity"
                 )
             return Blocked(choice.reason)
-        candidate = candidates[choice.node.option.ordinal]
+        option = choice.node.option
+        candidate = next(c for pair in candidates for c in pair if c is not None and c.activation is option.demand)
         if passing is not None and not self._may_pass(candidate, passing):
             return Blocked("it might delay the request before it")
         intent = Intent(
@@ -149,6 +154,11 @@ class ResourceManager:
         """
         return self._captures.offer(self._running[request], until, blocked)
 
+    def runs_beside(self, request: RequestId, until: int) -> bool:
+        """Whether a pass up to a frontier may run while another request's transition is open (TXN-7)."""
+        running = self._running[request]
+        return not self._captures.reaches(running, until) and self._program.runs_beside(running.handle, until)
+
     def after_pass(self, request: RequestId) -> None:
         """A pass was committed: publish what it captured for others."""
         self._captures.settle(self._running[request])
@@ -191,7 +201,7 @@ class ResourceManager:
     def residency(self, prompt: PreparedPrompt) -> Residency:
         """The deepest checkpoint that a request with this prompt would find now."""
         work = RequestWork(prompt, len(prompt) + 1, SamplingParams(temperature=0))
-        asker = Asker(work, self._program.identity(work), self._allowed(CacheIntent()), None)
+        asker = Asker(work, self._program.identity(work), self._allowed(CacheIntent()), None, ())
         deepest = next(iter(self._matches(asker)), None)
         if deepest is None:
             return Residency(0, Placement.NONE)
@@ -235,7 +245,8 @@ class ResourceManager:
         asker = self._askers.get(ask.request)
         if asker is None:
             session = None if ask.intent.session is None else session_digest(ask.intent.session)
-            asker = Asker(ask.work, self._program.identity(ask.work), self._allowed(ask.intent), session)
+            identity, intent = self._program.identity(ask.work), self._allowed(ask.intent)
+            asker = Asker.of(ask.work, identity, intent, session, self._limits)
             self._askers[ask.request] = asker
         return asker
 
@@ -246,30 +257,11 @@ class ResourceManager:
     def _matches(self, asker: Asker) -> tuple[Match, ...]:
         if asker.intent.mode is CacheMode.DISABLED:
             return ()
-        return find_matches(self._program, asker, self.books.private, self.books.shared)
-
-    def _candidates(self, matches: tuple[Match, ...], asker: Asker) -> list[Candidate]:
-        """The bounded set, deepest first, root last; for each the mode that CAN-8 gives it."""
-        bound = None if asker.session is None else self.books.sessions.owner_of(asker.session)
-        made = []
-        for candidate, fallback in build(self._program, matches, asker, self.books.edges, bound):
-            if fallback is not None and not self._holds_beside(candidate):
-                candidate = fallback
-            made.append(candidate)
-        return made
-
-    def _holds_beside(self, retained: Candidate) -> bool:
-        """Whether the cache can hold the branch beside the conversation (CAN-8)."""
-        if retained.needs_cell and not self.books.private.free_cells:
-            return False
-        found = self._program.session().assess(Target(retained.activation))
-        return found.readiness in (Readiness.READY, Readiness.NEEDS_TRANSFER)
+        return find_matches(self._program, asker, self.books)
 
     def _demand_keys(self, asker: Asker, matches: tuple[Match, ...]) -> frozenset[bytes]:
-        keys = {self.books.keys[match.summary.ref] for match in matches}
-        for shared in shared_candidates(asker.work.prompt, asker.intent, self._limits, asker.key):
-            keys.add(shared.key)
-        return frozenset(keys)
+        keys = {self.books.shelf.keys[match.summary.ref] for match in matches}
+        return frozenset(keys | {shared.key for shared in asker.shared})
 
     # --- parts: transition -------------------------------------------------------------------------------------------
     def _start(self, intent: Intent, *, at_once: bool) -> Admission:
@@ -367,14 +359,16 @@ class ResourceManager:
         self.books.sessions.prune(min(known, default=running.order + 1))
 
 
-def _option(candidate: Candidate, asker: Asker) -> Option:
+def _option(candidate: Candidate, asker: Asker, fallback: Candidate | None = None) -> Option:
     return Option(
         ordinal=candidate.ordinal,
         demand=candidate.activation,
         prompt_tokens=len(asker.work.prompt),
         source_owner=candidate.owner,
         base_dead=candidate.base_dead,
+        lost=candidate.lost,
         needs_cell=candidate.needs_cell,
         reused=candidate.frontier,
         bound=candidate.bound,
+        fallback=None if fallback is None else _option(fallback, asker),
     )

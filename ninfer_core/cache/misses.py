@@ -43,6 +43,15 @@ class Graveyard:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedOver:
+    """A verified checkpoint that was there, and why the request does not start from it."""
+
+    frontier: int
+    reason: MissReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Lookup:
     """What was found for a prompt.
 
@@ -50,14 +59,14 @@ class Lookup:
         reused: the frontier that it starts from.
         common: tokens that the prompt shares with the best of all catalogued continuations.
         other_identity: whether that one is the prompt's path but for mode or cuts.
-        passed_over: the deepest verified frontier that fitted nowhere, or 0.
+        passed_over: the deepest verified checkpoint, where the request starts from another.
         tomb: the deepest deleted checkpoint on the path above the reused one.
     """
 
     reused: int
     common: int
     other_identity: bool
-    passed_over: int
+    passed_over: PassedOver | None
     tomb: Tombstone | None
 
 
@@ -72,9 +81,8 @@ def explain(prompt: PreparedPrompt, found: Lookup) -> tuple[Miss, ...]:
             misses.append(Miss(at, end, reason, detail))
             at = end
 
-    if found.passed_over:
-        detail = f"the checkpoint at {found.passed_over} does not fit beside what is running"
-        add(found.passed_over, MissReason.CAPACITY, detail)
+    if found.passed_over is not None:
+        add(found.passed_over.frontier, found.passed_over.reason, found.passed_over.detail)
     if found.tomb is not None:
         tomb = found.tomb
         add(tomb.frontier, MissReason.EVICTED, f"its checkpoint made room for request {tomb.request}")

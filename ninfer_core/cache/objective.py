@@ -6,9 +6,8 @@ Program says what work a target takes; the price is ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from ninfer_core.cache.catalog import Entry
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.graph import Vertex
@@ -31,21 +30,26 @@ class Objective:
         work: Work,
         cost: CostModel,
         portfolio: Portfolio,
-        entries: Mapping[OwnerId, Entry],
         domain: Domain,
     ) -> None:
         self._work = work
         self._cost = cost
         self._portfolio = portfolio
-        self._entries = entries
         self._domain = domain
         self._bases: dict[int, Base] = {}
         self._unmoved: Base | None = None
 
     def identity(self, option: Option, projection: Projection) -> float:
-        """J of an option's identity target, from which its other targets are measured: nothing is lost in it."""
+        """J of an option's identity target, from which its other targets are measured: nobody is degraded in it, and
+        what its source disposition takes from its own conversation is no loss."""
         now = self._now(option, Target(option.demand), projection)
-        return now - option.gain if isinstance(option.demand, Capture) else now
+        if isinstance(option.demand, Capture):
+            return now - option.gain
+        if not option.lost:
+            return now
+        assert option.source_owner is not None
+        end = self._portfolio.end(option.lost, projection.final)
+        return now + self._portfolio.future_loss((option.source_owner,), end, self._base(option, projection))
 
     def judge(
         self, option: Option, target: Target, projection: Projection, identity: Projection, limit: float = math.inf
@@ -57,13 +61,21 @@ class Objective:
             limit: a J above it may be reported too small, but not as less than this.
         """
         now = self._now(option, target, projection)
-        base = self._bases.get(option.ordinal)
-        if base is None:
-            base = self._bases[option.ordinal] = self._portfolio.base(option.base_dead, identity.final)
-        end = self._portfolio.end((*self._dead(target), *option.base_dead), projection.final)
+        base = self._base(option, identity)
+        end = self._portfolio.end((*self._dead(target), *option.base_dead, *option.lost), projection.final)
         if isinstance(option.demand, Capture):
             return self._portfolio.signed_loss(target.outcomes, end, base) + now - option.gain
-        return now + self._portfolio.future_loss(target.outcomes, end, base, limit - now)
+        changed = [*target.outcomes]
+        if option.lost and option.source_owner is not None:
+            changed.append(option.source_owner)
+        return now + self._portfolio.future_loss(changed, end, base, limit - now)
+
+    def _base(self, option: Option, identity: Projection) -> Base:
+        base = self._bases.get(option.ordinal)
+        if base is None:
+            base = self._portfolio.base(option.base_dead, self._portfolio.with_lost(identity.final, option.lost))
+            self._bases[option.ordinal] = base
+        return base
 
     def predict(self, vertex: Vertex, sole: Replicas) -> float:
         """What this owner's end state alone would add to J. An estimate."""
@@ -102,11 +114,12 @@ class Objective:
 
     def rank(self, option: Option, target: Target, projection: Projection) -> tuple[float, ...]:
         """The tie-break of PLAN-9, in its order, up to the candidate's ordinal. Less is better."""
-        touched = [self._entries[owner] for owner in target.outcomes if owner in self._entries]
+        entries = self._domain.eligible.entries if target.outcomes else {}
+        touched = [entries[owner] for owner in target.outcomes if owner in entries]
         hits = sum(1 for entry in touched for summary in entry.checkpoints if entry.hits_of(summary.ref))
         latest = max((entry.last_hit for entry in touched if entry.hits), default=-1)
         work = self._work(target, projection, option.prompt_tokens)
-        copies = work.to_host + work.to_device + work.on_device
+        copies = work.on_host + work.to_host + work.to_device + work.on_device
         return (
             hits,
             latest,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.cache.books import Books
 from ninfer_core.cache.catalog import Entry
+from ninfer_core.cache.retention import Retention
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.contract.results import CheckpointSummary
 from ninfer_core.contract.verification import Verification
@@ -39,11 +40,14 @@ class RestoredState:
     """
     Attributes:
         physical: what Program made of it.
-        checkpoints: what is resident now, by continuation.
+        continuations: places in the content of what is resident now, also of what was before; ascending.
+        owners, checkpoints: of each of them.
         released: how many other continuations were released to make room.
     """
 
     physical: Restored
+    continuations: tuple[int, ...]
+    owners: tuple[OwnerId, ...]
     checkpoints: tuple[Checkpoints, ...]
     released: int
 
@@ -81,31 +85,40 @@ class Persistence:
         """What of a session could find room if nothing else were there. Any thread may ask; raises SessionError."""
         return self._program.selection(source.header.value, source.sizes(), self._books.private.cells)
 
-    def restore(self, content: SessionContent) -> RestoredState:
+    def restore(self, content: SessionContent, *, proven: bool = True) -> RestoredState:
         """Publish a checked content's continuations as anonymous private owners, found by prefix only (SES-3).
 
-        There is no pressure in this path: while a continuation finds no room, the least recently used inactive owners
-        are released one by one. What finds none even so is left out; it is named in the result.
+        What is resident already, state for state, is not restored again. There is no pressure in this path: while a
+        checkpoint finds no room, the least recently used inactive owners are released one by one. What finds none even
+        so is left out; it is named in the result.
+
+        Args:
+            proven: somebody vouches for it: it goes before what nobody does.
 
         Raises:
             SessionError: another model, a damaged directory, or room for nothing.
         """
-        released = 0
-        wanted = len(content.header["continuations"])
-        while (fits := self._program.restorable(content, self._books.private.free_cells)) < wanted:
-            if not self._release_one():
+        if content.header["continuations"] and not self._books.private.cells:
+            raise NoRoom("the context cache is off: a session's state has no place (leave out --no-cache)")
+        resident, released = self._program.resident(content), 0
+        kept = frozenset(resident.values())
+        while not (fit := self._program.restorable(content, self._books.private.free_cells, resident)).complete:
+            if not self._release_one(kept, fit.lacks):
                 break
             released += 1
-        if wanted and not self._books.private.cells:
-            raise NoRoom("the context cache is off: a session's state has no place (leave out --no-cache)")
-        restored = self._program.restore_continuations(content, self._books.private.free_cells)
-        assert len(restored.owners) == fits
+        restored = self._program.restore_continuations(content, self._books.private.free_cells, resident)
         for owner in reversed(restored.owners):  # the newest is published last: it counts as used last
             cell = self._books.private.reserve()
             assert cell is not None, "cells were counted before"
-            self._books.publish_private(cell, owner, None, 0)
-        checkpoints = tuple(self._program.summaries(owner) for owner in restored.owners)
-        return RestoredState(restored, checkpoints, released)
+            entry = self._books.publish_private(cell, owner, None, 0)
+            entry.retention, entry.proven = Retention.RECENT_PRIVATE, proven
+        for owner in kept:
+            found = self._books.get(owner)
+            assert found is not None, "an inactive owner is catalogued"
+            found.last_hit, found.proven = self._books.demand.epoch, found.proven or proven
+        here = dict(sorted({**resident, **dict(zip(restored.continuations, restored.owners, strict=True))}.items()))
+        checkpoints = tuple(self._program.summaries(owner) for owner in here.values())
+        return RestoredState(restored, tuple(here), tuple(here.values()), checkpoints, released)
 
     def verify(self, owner: OwnerId, ref: CheckpointRef) -> Verification:
         """Replay a restored checkpoint cold and compare it with its state (product: Trust)."""
@@ -115,9 +128,11 @@ class Persistence:
         tokens = self._program.record(entry.checkpoints[-1].ref).identity.tokens
         return any(path.startswith(tokens) for path in paths)
 
-    def _release_one(self) -> bool:
-        """An explicit release of the least recently used owner that nobody leans on (RET-2)."""
-        eligible = self._books.eligible()
+    def _release_one(self, kept: Collection[OwnerId], lacks: Collection[str]) -> bool:
+        """An explicit release of the least recently used owner that nobody leans on, and that can help (RET-2)."""
+        eligible = self._books.eligible().keys() - set(kept)
+        if set(lacks) == {"places"}:  # a shared prefix takes none of them
+            eligible = {owner for owner in eligible if not self._books.is_shared(owner)}
         oldest: OwnerId | None = next((owner for owner in self._books.ranking() if owner in eligible), None)
         if oldest is None:
             return False

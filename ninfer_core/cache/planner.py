@@ -22,7 +22,8 @@ class Choice:
         node: the chosen target, or None when none is adoptable now.
         readiness: of the chosen target, or why there is none (PLAN-11).
         reason: for people, when there is none.
-        passed_over: options deeper than the chosen one.
+        passed_over: options deeper than the chosen one, the deepest first, with whether they fit somehow; None when
+            planning ended before that came out.
     """
 
     node: Node | None
@@ -30,11 +31,11 @@ class Choice:
     reason: str
     stop: Stop
     targets: int
-    passed_over: tuple[Option, ...] = ()
+    passed_over: tuple[tuple[Option, bool | None], ...] = ()
 
 
 class Planner:
-    """One planning session per call: nothing is kept between them (PLAN-7)."""
+    """One planning session per call: no target, cursor or price is kept between them (PLAN-7)."""
 
     def __init__(self, program: Program, objective: Objective, domain: Domain, *, wide: bool = False) -> None:
         """
@@ -55,29 +56,30 @@ class Planner:
             ranking: owners by recency, oldest first, when only the least recent may be evicted (PLAN-5).
         """
         search = self._search
-        identities = [search.identity(option) for option in options]
+        identities = [node for option in options for node in search.identities(option)]
         root = identities[-1]
         short = [node for node in identities if not node.adoptable]
         if root.readiness is Readiness.PERMANENTLY_INFEASIBLE:
             return Choice(None, root.readiness, root.reason, Stop.NO_PRESSURE, search.assessed)
         if not (short or self._wide) or not self._domain.outcomes:
-            return self._chosen(identities, Stop.NO_PRESSURE)
-        sourced = any(node.adoptable for node in identities[:-1])
+            return self._chosen(options, root, Stop.NO_PRESSURE)
         licensed: frozenset[OwnerId] | None = None
         if ranking is not None:
-            licensed = frozenset() if search.best is not None else climb(search, options, ranking)
+            licensed = (
+                frozenset() if search.best is not None else climb(search, [node.option for node in identities], ranking)
+            )
             if licensed is not None:
                 search.restrict(licensed)
+        if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
+            self._mandatory(identities[:-1], root)
         budget.resume()
         stop = self._optional(identities if self._wide else short, budget)
-        if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
-            self._mandatory(identities, sourced=sourced)
-        return self._chosen(identities, stop)
+        return self._chosen(options, root, stop)
 
     def capture(self, option: Option, budget: Budget) -> Choice:
         """Room for an optional capture: a target with a strictly positive net gain, else none (VAL-7, PLAN-4)."""
         search = self._search
-        identity = search.identity(option)
+        (identity,) = search.identities(option)
         stop = Stop.NO_PRESSURE
         if (self._wide or not identity.adoptable) and self._domain.outcomes:
             stop = self._optional([identity], budget)
@@ -87,40 +89,41 @@ class Planner:
             return Choice(None, identity.readiness, why, stop, search.assessed)
         return Choice(best, best.readiness, "", stop, search.assessed)
 
-    def _mandatory(self, identities: Sequence[Node], *, sourced: bool) -> None:
-        """Outside every budget: root maximal, and the deepest candidate that fits with everything else released, so
-        that neither a runnable request nor a verified source is ever lost to a budget (PLAN-3, PLAN-13).
-
-        Args:
-            sourced: a candidate other than root fits as it is.
+    def _mandatory(self, sources: Sequence[Node], root: Node) -> None:
+        """Outside every budget, where no identity is adoptable: the deepest source that can be made to fit, and root
+        with everything else released, so that neither a verified source nor a runnable request is ever lost to a budget
+        (PLAN-3, PLAN-13).
         """
-        search, root = self._search, identities[-1]
-        for node in identities[:-1] if not sourced else ():
-            if search.maximal(node.option):
+        search = self._search
+        if any(node.adoptable for node in sources):
+            return
+        for node in sources:
+            if search.construct(node):
                 break
-        # Whatever is released, root takes at least what its identity takes: above the incumbent it cannot win.
-        if not root.adoptable and (search.best is None or root.value < search.best.value):
+        if not root.adoptable and (search.best is not None or not search.construct(root)):
             search.maximal(root.option)
 
     def _optional(self, short: Sequence[Node], budget: Budget) -> Stop:
-        """Dive for every candidate that could still win, then look around from what they lack."""
-        search = self._search
+        """Dive for every candidate that could still win, then look around from what they lack. The first, for
+        the one that promises most, is not left half done."""
+        search, first = self._search, True
         for gentle in (False, True):
             for node in sorted(short, key=lambda node: (node.value, node.option.ordinal)):
                 best = search.best
                 # What it does at least, with all losses forgotten, cannot get below the incumbent: no gain to dive for.
                 if node.adoptable or (best is not None and node.value >= best.value and not self._wide):
                     continue
-                stop = search.dive(node, budget, gentle=gentle)
+                stop = search.dive(node, budget, gentle=gentle, patient=first)
+                first = False
                 if stop is not None:
                     return stop
         return search.explore(short, budget)
 
-    def _chosen(self, identities: Sequence[Node], stop: Stop) -> Choice:
+    def _chosen(self, options: Sequence[Option], root: Node, stop: Stop) -> Choice:
         search = self._search
         if search.best is None:
-            root = identities[-1]
             return Choice(None, root.readiness, root.reason, stop, search.assessed)
         best = search.best
-        deeper = tuple(node.option for node in identities if node.option.ordinal < best.option.ordinal)
-        return Choice(best, best.readiness, "", stop, search.assessed, deeper)
+        deeper = [option for option in options if option.reused > best.option.reused]
+        passed_over = tuple((option, search.fits(option)) for option in deeper)
+        return Choice(best, best.readiness, "", stop, search.assessed, passed_over)

@@ -154,7 +154,7 @@ class RecoveryPoints:
         """Inside a pass only free Device images can be written. A snapshot on Host needs its end, and so does an image
         that is free when the pass has read it."""
         need = self._need(running, wish, blocked=1)
-        if wish.spare or self._is_here(running, wish):
+        if wish.spare or self._is_here(running, wish) or wish.frontier == running.prompt_end:
             return False
         if self._room.is_spare(running, need, self._beside(running, wish)):
             return False
@@ -171,12 +171,12 @@ class RecoveryPoints:
 
     def _need(self, running: RunningRequest, wish: Wish, blocked: int) -> Need:
         """What the point is worth: the prefill from the one before it, as likely as the conversation is to go on."""
-        retention = Retention.RECENT_PRIVATE if running.asker.session is None else Retention.LIVE_SESSION
-        return Need(wish.frontier, retention.weight * self._from_below(running, wish.frontier), blocked)
+        return Need(wish.frontier, _retention(running).weight * self._from_below(running, wish.frontier), blocked)
 
     def _loss(self, running: RunningRequest, older: CheckpointSummary) -> float:
         """What an older point of the conversation is worth, now that it is no more where the next turn starts."""
-        return Retention.RECENT_PRIVATE.weight * self._from_below(running, older.frontier)
+        weight = min(Retention.RECENT_PRIVATE.weight, _retention(running).weight)
+        return weight * self._from_below(running, older.frontier)
 
     def _from_below(self, running: RunningRequest, frontier: int) -> float:
         """Prefill from the conversation's next lower point, in nanoseconds."""
@@ -199,8 +199,7 @@ class RecoveryPoints:
         coming = [i for i in running.intended if i.armed and i.wish is not None and not i.wish.rewrite]
         if len(anchors) + len(coming) < self._limits.long_anchors:
             return _Place()
-        frontiers = sorted({*(c.frontier for c in anchors), wish.frontier})
-        end = len(running.asker.work.prompt)
+        frontiers, end = sorted({*(c.frontier for c in anchors), wish.frontier}), running.prompt_end
         leaving = select_long_anchor_replacement(frontiers, end) if wish.by_coverage else shallowest(frontiers)
         for anchor in anchors:
             if anchor.frontier == leaving:
@@ -210,6 +209,11 @@ class RecoveryPoints:
     def _clear(self, running: RunningRequest, place: _Place) -> None:
         if place.leaving is not None:
             self._program.drop_checkpoint(running.owner, place.leaving.ref)
+
+
+def _retention(running: RunningRequest) -> Retention:
+    """Of the continuation to come."""
+    return Retention.DISPOSABLE if running.asker.session is None else Retention.LIVE_SESSION
 
 
 def _coming(running: RunningRequest) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ninfer_core.cache.books import Books
 from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.desk import Desk
-from ninfer_core.cache.evidence import Power, SharedCandidate, shared_candidates
+from ninfer_core.cache.evidence import Power, SharedCandidate
 from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.room import Need, NoRoom, Room
 from ninfer_core.cache.running import Intended, RunningRequest
@@ -45,7 +45,7 @@ class SharedPublication:
         portfolio = self._desk.portfolio()
         surplus = books.shared.free_cells + len(self._reclaimable(lineage))
         chosen: list[tuple[SharedCandidate, Power]] = []
-        for shared in reversed(shared_candidates(asker.work.prompt, asker.intent, self._limits, asker.key)):
+        for shared in reversed(asker.shared):
             power = shared.power(len(books.demand.domains(shared.key)))
             if power is Power.NONE:
                 continue
@@ -141,6 +141,8 @@ class SharedPublication:
         """Inside a pass only free Device images can be written; a snapshot on Host needs its end."""
         here = self._program.sequence(running.handle).frontier == intended.frontier
         if here or not self._room.has_host or not self._books.shared.free_cells:
+            return False
+        if intended.frontier == running.prompt_end:
             return False
         need = Need(intended.frontier, gain=0.0)
         if self._room.is_spare(running, need, self._beside(running, intended)):

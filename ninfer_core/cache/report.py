@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ninfer_core.cache.beginnings import LENGTH
 from ninfer_core.cache.books import Books
 from ninfer_core.cache.candidates import Asker, Candidate
-from ninfer_core.cache.misses import Lookup, explain
+from ninfer_core.cache.misses import Lookup, PassedOver, explain
 from ninfer_core.cache.planner import Choice
+from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.intent import CacheMode
 from ninfer_core.contract.statistics import Miss, MissReason, Reuse, SourceOperation
+from ninfer_core.program.identity import Identity
 from ninfer_core.program.planning.projection import Projection
 from ninfer_core.program.program import Program
 
@@ -33,17 +38,36 @@ class Report:
         return Reuse(candidate.kind, candidate.frontier, candidate.placement, operation, misses)
 
     def _look_up(self, asker: Asker, candidate: Candidate, choice: Choice) -> Lookup:
-        common, other = candidate.frontier, False
-        for entry in self._books.entries():
-            deepest = self._program.record(entry.checkpoints[-1].ref).identity
-            if deepest.shares_more(asker.identity, common):
-                common = deepest.common(asker.identity)
-                other = not deepest.until(common).matches(asker.identity)
-        passed = max((option.reused for option in choice.passed_over), default=0)
+        common, longest = self._common(asker, self._books.beginnings.shared_with(asker.identity), candidate.frontier)
+        if common < LENGTH:  # none begins as the prompt does: what any shares with it is shorter
+            everyone = [entry.owner for entry in self._books.entries()]
+            common, other_longest = self._common(asker, everyone, common)
+            longest = other_longest or longest
+        other = longest is not None and not longest.until(common).matches(asker.identity)
         tomb = self._books.graveyard.deepest(candidate.frontier, len(asker.work.prompt), asker.key)
         if tomb is not None:
             common = max(common, tomb.frontier)
-        return Lookup(candidate.frontier, common, other, passed, tomb)
+        return Lookup(candidate.frontier, common, other, _passed_over(choice), tomb)
+
+    def _common(self, asker: Asker, owners: Iterable[OwnerId], tokens: int) -> tuple[int, Identity | None]:
+        entries = (self._books.get(owner) for owner in owners)
+        deepest = (entry.checkpoints[-1].ref for entry in entries if entry is not None)
+        return self._program.longest_common(deepest, asker.identity, tokens)
+
+
+def _passed_over(choice: Choice) -> PassedOver | None:
+    """Why the request does not start from the deepest checkpoint on its path."""
+    if not choice.passed_over:
+        return None
+    option, fits = choice.passed_over[0]
+    at = f"the checkpoint at {option.reused}"
+    if fits is None and choice.stop.early:
+        detail = f"planning ended ({choice.stop.value}) before room for {at} was found"
+        return PassedOver(option.reused, MissReason.BUDGET, detail)
+    detail = f"{at} does not fit beside what is running"
+    if fits is not False:
+        detail = f"room for {at} would take more from others than reading again costs"
+    return PassedOver(option.reused, MissReason.CAPACITY, detail)
 
 
 def _operation(projection: Projection) -> SourceOperation:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ninfer_core.contract.cache_limits import DEMAND_WINDOW
+
 
 class Retention(Enum):
     """A prior in the value of keeping, never an order of eviction."""
 
     DISPOSABLE = "disposable"
-    """Nobody is expected back."""
+    """Nobody is expected back: it was asked for without a session, or nobody has come for long."""
     RECENT_PRIVATE = "recent_private"
-    """A finished conversation, or an older branch of one."""
+    """A finished or restored conversation, or an older branch of one."""
     LIVE_SESSION = "live_session"
     """What a session's key is bound to: its next turn is expected here."""
 
@@ -19,5 +21,11 @@ class Retention(Enum):
     def weight(self) -> int:
         return _WEIGHTS[self]
 
+    def after(self, age: int) -> Retention:
+        """What is left of it when nobody has come for so many materializations: one class less for each demand window
+        that has gone by. Who has stayed away as long as that is no more expected than a stranger."""
+        return _ASCENDING[max(0, _ASCENDING.index(self) - age // DEMAND_WINDOW)]
+
 
 _WEIGHTS = {Retention.DISPOSABLE: 1, Retention.RECENT_PRIVATE: 4, Retention.LIVE_SESSION: 16}
+_ASCENDING = tuple(_WEIGHTS)

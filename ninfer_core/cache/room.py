@@ -17,9 +17,6 @@ from ninfer_core.program.planning.outcome import EVICTED
 from ninfer_core.program.planning.target import Capture, Target
 from ninfer_core.program.program import Program
 
-CAPTURE_SHARE = 2
-"""A capture may plan for one part in so many of the time that an admission may."""
-
 LANES = "other lanes need the room"
 
 
@@ -93,7 +90,7 @@ class Room:
         demand = self._target(running, need).demand
         assert demand is not None
         option = Option(ordinal=0, demand=demand, needs_cell=need.needs_cell, gain=need.gain, blocked=need.blocked)
-        budget = Budget(self._limits.capture_targets, self._limits.planning_ns // CAPTURE_SHARE, clock=self._desk.clock)
+        budget = Budget(self._limits.capture_targets, None, clock=self._desk.clock)
         choice = self._desk.capture(option, budget, self._desk.portfolio(), need.spared)
         if choice.node is None:
             return NoRoom(choice.reason)

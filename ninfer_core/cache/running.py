@@ -64,6 +64,11 @@ class RunningRequest:
         return self.candidate.frontier
 
     @property
+    def prompt_end(self) -> int:
+        """The pass that reaches it draws the first token: no later pass comes that could capture there."""
+        return len(self.asker.work.prompt)
+
+    @property
     def rewrites_ahead(self) -> int:
         """Rewrite checkpoints to come that have no room yet: what is less likely to be used leaves them theirs."""
         ahead = (i for i in self.intended if i.wish is not None and not i.armed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from ninfer_core.cache.budget import Budget, Stop
@@ -22,6 +23,9 @@ from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.planning.projection import Projection
 from ninfer_core.program.planning.target import Capture, Target
 from ninfer_core.program.program import Program
+
+MOST_REPAIRS = 16
+"""Targets that one mandatory construction may assess."""
 
 MOST_NODES = 4096
 """Targets that may wait for assessment in one session."""
@@ -90,6 +94,8 @@ class Search:
         self._overflowed = False
         self._licensed: frozenset[OwnerId] | None = None
         self._hopeless: set[int] = set()
+        self._fitted: set[int] = set()
+        self._dived: set[tuple[int, bool]] = set()
         self.assessed = 0
         self.best: Node | None = None
 
@@ -118,18 +124,33 @@ class Search:
         return self._domain.of(option)
 
     # --- assessment -----------------------------------------------------------------------------------------------
-    def identity(self, option: Option) -> Node:
-        """The option as it is, with nobody degraded (TGT-4)."""
+    def identities(self, option: Option) -> list[Node]:
+        """The option as it is, with nobody degraded (TGT-4); where it does not hold so, its fallback in its place or
+        beside it."""
+        node, fallback = self._as_it_is(option), option.fallback
+        if fallback is None or self._holds_beside(node):
+            nodes = [node]
+        elif fallback.ordinal == option.ordinal:
+            nodes = [self._as_it_is(fallback)]
+        else:
+            nodes = [node, self._as_it_is(fallback)]
+        for node in nodes:
+            self._identities[node.option.ordinal] = node
+            self._seen.add((node.option.ordinal,))
+            self._compare(node)
+        return nodes
+
+    def _as_it_is(self, option: Option) -> Node:
         target = Target(option.demand)
         found = self._session.assess(target)
+        self.assessed += 1
         value = self._objective.identity(option, found.projection)
         gap = self._gap(option, {})
-        node = Node(option, {}, target, found.projection, found.readiness, found.reason, gap, value)
-        self._identities[option.ordinal] = node
-        self._seen.add((option.ordinal,))
-        self.assessed += 1
-        self._compare(node)
-        return node
+        return Node(option, {}, target, found.projection, found.readiness, found.reason, gap, value)
+
+    def _holds_beside(self, node: Node) -> bool:
+        """Whether the cache can hold the branch beside the conversation: its state, and a continuation to come."""
+        return node.fits and (self._domain.free_cell or not node.option.needs_cell)
 
     def assess(self, option: Option, chosen: Chosen, *, limit: float = math.inf) -> Node:
         """Program's and the logical side's exact word on one target; the best adoptable one is remembered.
@@ -151,53 +172,16 @@ class Search:
             node.value = identity.value + sum(self._loss(option, vertex) for vertex in chosen.values())
         return node
 
-    def maximal(self, option: Option) -> bool:
-        """Whether the option fits with every eligible owner released; that target then takes part (PLAN-3).
-
-        So that a spent budget does not empty the cache, what is worth most is taken back: by halves, in a number of
-        steps that grows with the logarithm of the number of owners.
-        """
-        if option.ordinal in self._hopeless:
-            return False
-        guide = self._guide(option)
-        order = guide.cheapest_first(self._lack(self._identities[option.ordinal]))
-        if not self._released(option, order):
-            self._hopeless.add(option.ordinal)
-            return False
-        few, enough = 1, len(order)
-        while few < enough:
-            middle = (few + enough) // 2
-            if self._released(option, order[:middle]):
-                enough = middle
-            else:
-                few = middle + 1
-        if self.has_host:
-            self._demote_instead(option, order[:enough])
-        return True
-
-    def _demote_instead(self, option: Option, released: Sequence[OwnerId]) -> None:
-        """Of the owners that are released as many as the Host tier can carry are moved there, by halves too: those
-        that are worth most."""
-        limit = math.inf if self.best is None else self.best.value
-        carried, most = 0, len(released)
-        while carried < most:
-            middle = (carried + most + 1) // 2
-            kept = len(released) - middle
-            chosen = {owner: self.graph.evicted(owner) for owner in released[:kept]}
-            chosen |= {owner: self.graph.on_host(owner) for owner in released[kept:]}
-            if self.assess(option, chosen, limit=limit).adoptable:
-                carried = middle
-            else:
-                most = middle - 1
-
-    def _released(self, option: Option, owners: Sequence[OwnerId]) -> bool:
-        """Whether the option fits with these owners released and nobody else degraded."""
-        limit = math.inf if self.best is None else self.best.value
-        return self.assess(option, {owner: self.graph.evicted(owner) for owner in owners}, limit=limit).adoptable
+    def fits(self, option: Option) -> bool | None:
+        """Whether any target of the option fits; None when that has not come out."""
+        if option.ordinal in self._fitted:
+            return True
+        return False if option.ordinal in self._hopeless else None
 
     def _compare(self, node: Node) -> None:
         if not node.adoptable:
             return
+        self._fitted.add(node.option.ordinal)
         best = self.best
         if (
             best is None
@@ -227,35 +211,103 @@ class Search:
     def _guide(self, option: Option) -> Guide:
         guide = self._guides.get(option.ordinal)
         if guide is None:
-            sole = self._program.sole(Target(option.demand))
+            sole = self._session.sole(Target(option.demand))
             guide = Guide(self._program.geometry, self._objective, self._domain, self.graph, option, sole)
             self._guides[option.ordinal] = guide
         return guide
 
+    def _looking(self, node: Node) -> Guide:
+        """The option's guide, with this target before its eyes."""
+        guide = self._guide(node.option)
+        guide.look(self._session.sole(node.target) if node.chosen else guide.untouched)
+        return guide
+
+    # --- construction, whatever the budget ----------------------------------------------------------------------
+    def construct(self, identity: Node) -> bool:
+        """Find a target of the option that fits, if there is one: with as little lost as a few exact answers allow, so
+        that a spent budget does not empty the cache; else by releasing everything (PLAN-3, PLAN-13)."""
+        option = identity.option
+        for gentle in (True, False) if self.has_host else (False,):
+            self.dive(identity, Budget(MOST_REPAIRS, None), gentle=gentle)
+        return option.ordinal in self._fitted or self.maximal(option)
+
+    def maximal(self, option: Option) -> bool:
+        """Whether the option fits with every eligible owner released; that target then takes part (PLAN-3).
+
+        Where nothing better is known, what is worth most is taken back at once, so that a spent budget does not empty
+        the cache: by halves, in a number of steps that grows with the logarithm of the number of owners.
+        """
+        if option.ordinal in self._hopeless:
+            return False
+        node = self._released(option, list(self._domain.of(option)))
+        if not node.adoptable:
+            self._hopeless.add(option.ordinal)
+            return False
+        if self.best is node:
+            self._take_back(option)
+        return True
+
+    def _take_back(self, option: Option) -> None:
+        order = self._guide(option).cheapest_first(self._lack(self._identities[option.ordinal]))
+        few, enough = 1, len(order)
+        while few < enough:
+            middle = (few + enough) // 2
+            if self._released(option, order[:middle]).adoptable:
+                enough = middle
+            else:
+                few = middle + 1
+        if self.has_host:
+            self._demote_instead(option, order[:enough])
+
+    def _demote_instead(self, option: Option, released: Sequence[OwnerId]) -> None:
+        """Of the owners that are released as many as the Host tier can carry are moved there, by halves too: those
+        that are worth most."""
+        limit = math.inf if self.best is None else self.best.value
+        carried, most = 0, len(released)
+        while carried < most:
+            middle = (carried + most + 1) // 2
+            kept = len(released) - middle
+            chosen = {owner: self.graph.evicted(owner) for owner in released[:kept]}
+            chosen |= {owner: self.graph.on_host(owner) for owner in released[kept:]}
+            if self.assess(option, chosen, limit=limit).adoptable:
+                carried = middle
+            else:
+                most = middle - 1
+
+    def _released(self, option: Option, owners: Sequence[OwnerId]) -> Node:
+        """The option with these owners released and nobody else degraded."""
+        limit = math.inf if self.best is None else self.best.value
+        return self.assess(option, {owner: self.graph.evicted(owner) for owner in owners}, limit=limit)
+
     # --- construction ---------------------------------------------------------------------------------------------
-    def dive(self, start: Node, budget: Budget, *, gentle: bool = False) -> Stop | None:
+    def dive(self, start: Node, budget: Budget, *, gentle: bool = False, patient: bool = False) -> Stop | None:
         """From an infeasible target, the steps that cost least for what they relieve, until one is adoptable; then
         every sacrifice that turns out not to be needed is taken back. Program's exact word on each complete target
         drives the next (PLAN-6).
 
         Args:
             gentle: nobody is evicted whole while another step helps.
+            patient: no clock until something fits: half a construction is worth nothing.
 
         Returns:
             Why it stopped early; None when it came to its end.
         """
         node = start
-        while not node.adoptable:
-            chosen = self._constructed(node, gentle=gentle)
-            if chosen is None:
-                self._note_hopeless(node)
-                return None
-            if gentle and _key(node.option, chosen) in self._seen:
-                return None
-            if stop := budget.stop(math.inf):
-                return stop
-            node = self.assess(node.option, chosen)
-            budget.spent()
+        if (start.option.ordinal, gentle) in self._dived:
+            return None
+        self._dived.add((start.option.ordinal, gentle))
+        with budget.unhurried() if patient else nullcontext():
+            while not node.adoptable:
+                if stop := budget.stop(math.inf):
+                    return stop
+                chosen = self._constructed(node, gentle=gentle)
+                if chosen is None:
+                    self._note_hopeless(node)
+                    return None
+                if gentle and _key(node.option, chosen) in self._seen:
+                    return None
+                node = self.assess(node.option, chosen)
+                budget.spent(len(chosen))
         return self._relented(node, budget)
 
     def _note_hopeless(self, node: Node) -> None:
@@ -266,8 +318,7 @@ class Search:
 
     def _constructed(self, node: Node, *, gentle: bool) -> Chosen | None:
         """Steps from a target until what is missing seems to be covered; None when there is none left."""
-        guide, chosen = self._guide(node.option), dict(node.chosen)
-        guide.look(self._program.sole(node.target))
+        guide, chosen = self._looking(node), dict(node.chosen)
         lack = self._lack(node)
         moves = guide.moves(chosen, lack, self._licensed, wide=self._wide)
         moved = False
@@ -295,7 +346,7 @@ class Search:
             if stop := budget.stop(self._loss(node.option, vertex)):
                 return stop
             tried = self.assess(node.option, fewer)
-            budget.spent()
+            budget.spent(len(fewer))
             if tried.adoptable and tried.value <= node.value:
                 node = tried
         return None
@@ -323,14 +374,13 @@ class Search:
             if stop := budget.stop(gain):
                 return stop
             node = self.assess(parent.option, chosen)
-            budget.spent()
+            budget.spent(len(chosen))
             if self._wide or not node.adoptable:
                 self._expand(node)
         return Stop.EXPANSION_CAPACITY if self._overflowed else Stop.QUEUE_EXHAUSTED
 
     def _expand(self, node: Node) -> None:
-        guide = self._guide(node.option)
-        guide.look(self._program.sole(node.target))
+        guide = self._looking(node)
         moves = guide.moves(node.chosen, self._lack(node), self._licensed, wide=self._wide)
         for move, rest in guide.priced(moves, self._lack(node)):
             self._push(node, move, rest)

@@ -7,17 +7,19 @@ counts. Everything is nanoseconds of expected work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ninfer_core.cache.catalog import Entry
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.demand import Demand
 from ninfer_core.cache.paths import PathIndex
+from ninfer_core.cache.shelf import Shelf
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
+from ninfer_core.contract.results import CheckpointSummary
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Checkpoint, Replicas
-from ninfer_core.program.planning.work import Prefill, recipe_from
+from ninfer_core.program.planning.work import recipe_from
 
 Refs = frozenset[CheckpointRef]
 NONE: Refs = frozenset()
@@ -28,7 +30,6 @@ class Point:
     """One checkpoint in the portfolio.
 
     Attributes:
-        bit: its place in sets of points.
         weight: of its owner's private retention; 0 for a shared owner, or where its loss costs nothing (VAL-9).
         credit: its owner has explicit credit.
         demands: positions of the demands in the window that match it.
@@ -36,7 +37,7 @@ class Point:
         sources: itself and every catalogued checkpoint on its path, when it was first asked for.
     """
 
-    bit: int
+    ref: CheckpointRef
     checkpoint: Checkpoint
     owner: OwnerId
     weight: int
@@ -48,18 +49,27 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """
+    """What is catalogued, read owner by owner: a planning session looks at few of them.
+
     Attributes:
-        owners: every catalogued owner with its checkpoints, and whether it is shared.
+        entry: by owner; None for one that is not catalogued.
+        is_shared: whether an owner is a shared prefix.
+        checkpoints: those of an owner, ascending.
+        shelf: which owner has which checkpoint, and which have a key.
         demands: the window, oldest first.
-        keys: the short-list digest of every checkpoint.
+        epoch: materializations so far.
         now: where everything lies at this revision.
+        standing: (changes of the shelf, saving) of owners from earlier sessions: for quick measures only.
     """
 
-    owners: Sequence[tuple[Entry, tuple[Checkpoint, ...], bool]]
+    entry: Callable[[OwnerId], Entry | None]
+    is_shared: Callable[[OwnerId], bool]
+    checkpoints: Callable[[OwnerId], tuple[Checkpoint, ...]]
+    shelf: Shelf
     demands: Sequence[Demand]
-    keys: Mapping[CheckpointRef, bytes]
+    epoch: int
     now: Replicas
+    standing: dict[OwnerId, tuple[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +77,11 @@ class End:
     """An end state as the portfolio sees it.
 
     Attributes:
-        dead: the points that are gone, as a set.
+        dead: the checkpoints that are gone.
         images, pages: objects that have come to Device or left it since now.
     """
 
-    dead: int
+    dead: Refs
     replicas: Replicas
     images: int
     pages: int
@@ -86,76 +96,98 @@ class Base:
     """
 
     end: End
-    savings: dict[int, float] = field(default_factory=dict)
+    savings: dict[CheckpointRef, float] = field(default_factory=dict)
     by_demand: dict[int, float] = field(default_factory=dict)
 
 
 class Portfolio:
-    """Built once per planning session, for one revision."""
+    """For one planning session, at one revision."""
 
-    def __init__(self, geometry: Geometry, cost: CostModel, paths: PathIndex, contents: Callable[[], Contents]) -> None:
-        """
-        Args:
-            contents: read when something is first asked: most admissions ask nothing.
-        """
+    def __init__(self, geometry: Geometry, cost: CostModel, paths: PathIndex, contents: Contents) -> None:
         self._geometry = geometry
         self._cost = cost
         self._paths = paths
         self._contents = contents
         self._points: dict[CheckpointRef, Point] = {}
         self._by_owner: dict[OwnerId, tuple[Point, ...]] = {}
-        self._by_demand: list[list[Point]] = []
-        self._prices: dict[tuple[int, int], float] = {}
+        self._by_demand: dict[int, tuple[Point, ...]] = {}
+        self._asked: dict[bytes, list[int]] | None = None
+        self._prices: dict[tuple[CheckpointRef, CheckpointRef], float] = {}
         self._worths: dict[OwnerId, float] = {}
-        self._filled: Contents | None = None
+        self._wanted: set[OwnerId] | None = None
 
-    def _fill(self) -> Contents:
-        if self._filled is not None:
-            return self._filled
-        contents = self._filled = self._contents()
-        positions: dict[bytes, list[int]] = {}
-        for at, demand in enumerate(contents.demands):
-            for key in demand.keys:
-                positions.setdefault(key, []).append(at)
-        self._by_demand = [[] for _ in contents.demands]
-        for entry, checkpoints, shared in contents.owners:
-            credit = shared and entry.credit_until is not None
-            weight = 0 if shared else entry.retention.weight
-            mine = []
-            for checkpoint in checkpoints:
-                ref = checkpoint.ref
-                point = Point(
-                    1 << len(self._points),
-                    checkpoint,
-                    entry.owner,
-                    0 if ref in entry.unreachable else weight,
-                    credit,
-                    positions.get(contents.keys[ref], ()),
-                    self._cost.prefill(Prefill(0, checkpoint.frontier)),
-                )
-                self._points[ref] = point
-                mine.append(point)
-                for at in point.demands:
-                    self._by_demand[at].append(point)
-            self._by_owner[entry.owner] = tuple(mine)
-        return contents
+    # --- points ---------------------------------------------------------------------------------------------------
+    def _of(self, owner: OwnerId) -> tuple[Point, ...]:
+        """An owner's points, ascending; none when it is not catalogued."""
+        found = self._by_owner.get(owner)
+        if found is None:
+            found = self._by_owner[owner] = self._read(owner)
+            self._points.update((point.ref, point) for point in found)
+        return found
+
+    def _read(self, owner: OwnerId) -> tuple[Point, ...]:
+        entry = self._contents.entry(owner)
+        if entry is None:
+            return ()
+        weight, credit = self._retained(entry)
+        positions, keys = self._positions, self._contents.shelf.keys
+        return tuple(
+            Point(
+                c.ref,
+                c,
+                owner,
+                0 if c.ref in entry.unreachable else weight,
+                credit,
+                positions.get(keys[c.ref], ()),
+                self._cost.rebuild(c.frontier),
+            )
+            for c in self._contents.checkpoints(owner)
+        )
+
+    def _retained(self, entry: Entry) -> tuple[int, bool]:
+        """(weight of private retention, whether there is explicit credit) of an owner."""
+        if self._contents.is_shared(entry.owner):
+            return 0, entry.credit_until is not None
+        return entry.prior(self._contents.epoch).weight, False
+
+    def _point(self, ref: CheckpointRef) -> Point | None:
+        """None for one that is not catalogued."""
+        found = self._points.get(ref)
+        if found is None and (owner := self._contents.shelf.owners.get(ref)) is not None:
+            self._of(owner)
+            found = self._points.get(ref)
+        return found
+
+    @property
+    def _positions(self) -> dict[bytes, list[int]]:
+        """By key, the demands that show it."""
+        if self._asked is None:
+            self._asked = {}
+            for at, demand in enumerate(self._contents.demands):
+                for key in demand.keys:
+                    self._asked.setdefault(key, []).append(at)
+        return self._asked
+
+    def _served(self, at: int) -> tuple[Point, ...]:
+        """The points that match a demand."""
+        found = self._by_demand.get(at)
+        if found is None:
+            holders = self._contents.shelf.holders
+            points = (self._point(ref) for key in self._contents.demands[at].keys for ref in holders.get(key, ()))
+            found = self._by_demand[at] = tuple(point for point in points if point is not None)
+        return found
 
     # --- states ---------------------------------------------------------------------------------------------------
     def end(self, dead: Iterable[CheckpointRef], replicas: Replicas) -> End:
         """What a target leaves: the named checkpoints are gone, the rest lies where replicas say."""
-        now, gone = self._fill().now, 0
-        for ref in dead:
-            if ref in self._points:
-                gone |= self._points[ref].bit
+        now = self._contents.now
         images = now.device_images ^ replicas.device_images
         pages = 0 if now.device_pages is replicas.device_pages else now.device_pages ^ replicas.device_pages
-        return End(gone, replicas, images, pages)
+        return End(frozenset(dead), replicas, images, pages)
 
     def alone(self, dead: Iterable[CheckpointRef], left_images: int, left_pages: int) -> End:
         """What remains when only these checkpoints go, and only these objects leave Device. A prediction."""
-        now, gone = self._fill().now, 0
-        for ref in dead:
-            gone |= self._points[ref].bit
+        now, gone = self._contents.now, frozenset(dead)
         if not left_images and not left_pages:
             return End(gone, now, 0, 0)
         replicas = now.without(Replicas(device_images=left_images, device_pages=left_pages))
@@ -163,7 +195,16 @@ class Portfolio:
 
     def base(self, dead: Refs = NONE, replicas: Replicas | None = None) -> Base:
         """A state to measure losses from; without replicas everything lies where it lies now."""
-        return Base(self.end(dead, self._fill().now if replicas is None else replicas))
+        return Base(self.end(dead, self._contents.now if replicas is None else replicas))
+
+    def with_lost(self, replicas: Replicas, lost: Refs) -> Replicas:
+        """An end state's replicas with those of these checkpoints, as they lie now: losses are measured from it."""
+        images = pages = 0
+        for point in map(self._point, lost):
+            if point is not None:
+                images |= point.checkpoint.image_mask
+                pages |= point.checkpoint.page_mask
+        return replicas | self._contents.now.only(images, pages) if lost else replicas
 
     def size_of(self, replicas: Replicas) -> int:
         """Bytes of Host replicas, for estimates."""
@@ -173,15 +214,17 @@ class Portfolio:
 
     # --- savings --------------------------------------------------------------------------------------------------
     def saving(self, ref: CheckpointRef, end: End) -> float:
-        """Saving(p, S) of VAL-2."""
-        self._fill()
-        return self._saving(self._points[ref], end)
+        """Saving(p, S) of VAL-2. Raises KeyError for a checkpoint that is not catalogued."""
+        point = self._point(ref)
+        if point is None:
+            raise KeyError(ref)
+        return self._saving(point, end)
 
     def _saving(self, point: Point, end: End) -> float:
         """From itself, from the best survivor on its path (DEF-11), or nothing where root is cheaper."""
         least = point.rebuild
         for source in self._sources(point):
-            if not end.dead & source.bit:
+            if source.ref not in end.dead:
                 least = min(least, self._price(source, point, end))
                 if least <= 0:
                     break
@@ -190,9 +233,8 @@ class Portfolio:
     def _sources(self, point: Point) -> tuple[Point, ...]:
         found = point.sources
         if found is None:
-            above = self._paths.ancestors(point.checkpoint.ref)
-            found = (point, *(self._points[ref] for ref in sorted(above) if ref in self._points))
-            point.sources = found
+            above = (self._point(ref) for ref in sorted(self._paths.ancestors(point.ref)))
+            found = point.sources = (point, *(p for p in above if p is not None))
         return found
 
     def _price(self, source: Point, point: Point, end: End) -> float:
@@ -201,17 +243,17 @@ class Portfolio:
         if end.pages & checkpoint.page_mask or end.images & checkpoint.image_mask:
             recipe = recipe_from(self._geometry, point.checkpoint.frontier, checkpoint, end.replicas)
             return self._cost.recipe(recipe)
-        key = (source.bit, point.bit)
+        key = (source.ref, point.ref)
         known = self._prices.get(key)
         if known is None:
-            recipe = recipe_from(self._geometry, point.checkpoint.frontier, checkpoint, self._fill().now)
+            recipe = recipe_from(self._geometry, point.checkpoint.frontier, checkpoint, self._contents.now)
             known = self._prices[key] = self._cost.recipe(recipe)
         return known
 
     def _base_saving(self, point: Point, base: Base) -> float:
-        known = base.savings.get(point.bit)
+        known = base.savings.get(point.ref)
         if known is None:
-            known = base.savings[point.bit] = self._saving(point, base.end)
+            known = base.savings[point.ref] = self._saving(point, base.end)
         return known
 
     def worth(self, owner: OwnerId) -> float:
@@ -219,17 +261,47 @@ class Portfolio:
         known = self._worths.get(owner)
         if known is not None:
             return known
-        now = End(0, self._fill().now, 0, 0)
-        private = public = 0.0
-        for point in self._by_owner[owner]:
-            saving = point.rebuild
-            for source in self._sources(point):
-                if source.owner != owner and saving > 0:
-                    saving = min(saving, self._price(source, point, now))
-            private = max(private, point.weight * saving)
-            public = max(public, saving * (len(point.demands) + point.credit))
+        entry, private, public = self._contents.entry(owner), 0.0, 0.0
+        if entry is not None:
+            weight, credit = self._retained(entry)
+            if weight:
+                private = weight * self._standing(entry)
+            if credit or owner in self._demanded:
+                positions, keys = self._positions, self._contents.shelf.keys
+                for summary in entry.checkpoints:
+                    if users := len(positions.get(keys[summary.ref], ())) + credit:
+                        public = max(public, users * self._saving_beside(owner, summary))
         self._worths[owner] = private + public
         return private + public
+
+    def _standing(self, entry: Entry) -> float:
+        """What the deepest checkpoint whose loss counts saves: the owner's others rarely save more. It holds until a
+        checkpoint on its path has come or gone."""
+        known, stamp = self._contents.standing.get(entry.owner), self._contents.shelf.stamp(entry.owner)
+        if known is None or known[0] != stamp:
+            counts = (summary for summary in reversed(entry.checkpoints) if summary.ref not in entry.unreachable)
+            deepest = next(counts, None)
+            saving = 0.0 if deepest is None else self._saving_beside(entry.owner, deepest)
+            known = self._contents.standing[entry.owner] = (stamp, saving)
+        return known[1]
+
+    @property
+    def _demanded(self) -> set[OwnerId]:
+        """The owners that some demand in the window matches."""
+        if self._wanted is None:
+            shelf = self._contents.shelf
+            refs = (ref for key in self._positions for ref in shelf.holders.get(key, ()))
+            self._wanted = {shelf.owners[ref] for ref in refs}
+        return self._wanted
+
+    def _saving_beside(self, owner: OwnerId, checkpoint: CheckpointSummary) -> float:
+        """What a checkpoint saves beside the other owners' on its path."""
+        owners, now, saving = self._contents.shelf.owners, self._contents.now, self._cost.rebuild(checkpoint.frontier)
+        for ref in self._paths.ancestors(checkpoint.ref):
+            if owners.get(ref, owner) != owner and (other := self._point(ref)) is not None:
+                recipe = recipe_from(self._geometry, checkpoint.frontier, other.checkpoint, now)
+                saving = min(saving, self._cost.recipe(recipe))
+        return saving
 
     # --- loss and gain --------------------------------------------------------------------------------------------
     def future_loss(self, changed: Collection[OwnerId], end: End, base: Base, limit: float = math.inf) -> float:
@@ -250,15 +322,14 @@ class Portfolio:
     def _losses(self, changed: Collection[OwnerId], end: End, base: Base, limit: float) -> tuple[float, float]:
         if not changed:
             return 0.0, 0.0
-        self._fill()
-        after: dict[int, float] = {}
+        after: dict[CheckpointRef, float] = {}
         touched: set[int] = set()
         credited: set[OwnerId] = set()
         private = 0.0
-        for owner, points in self._affected(changed, end, base).items():
+        for owner, points in self._affected(changed, end, base):
             largest = 0.0
             for point in points:
-                saving = after[point.bit] = self._saving(point, end)
+                saving = after[point.ref] = self._saving(point, end)
                 if point.weight:
                     largest = max(largest, point.weight * (self._base_saving(point, base) - saving))
                 touched.update(point.demands)
@@ -271,47 +342,49 @@ class Portfolio:
         for at in touched:
             best = base.by_demand.get(at)
             if best is None:
-                best = base.by_demand[at] = self._best(self._by_demand[at], base, {})
-            public += best - self._best(self._by_demand[at], base, after)
+                best = base.by_demand[at] = self._best(self._served(at), base, {})
+            public += best - self._best(self._served(at), base, after)
         for owner in credited:
-            mine = self._by_owner[owner]
+            mine = self._of(owner)
             public += self._best(mine, base, {}) - self._best(mine, base, after)
         return public, private
 
-    def _affected(self, changed: Collection[OwnerId], end: End, base: Base) -> dict[OwnerId, list[Point]]:
+    def _affected(
+        self, changed: Collection[OwnerId], end: End, base: Base
+    ) -> Iterator[tuple[OwnerId, Collection[Point]]]:
         """Points whose saving may differ from the base's: of the changed owners, and what is recovered through them."""
-        found: dict[OwnerId, list[Point]] = {
-            owner: [p for p in self._by_owner.get(owner, ()) if not p.bit & base.end.dead] for owner in changed
-        }
-        seen = 0
+        gone, owner_of = base.end.dead, self._contents.shelf.owners
         for owner in changed:
-            for point in self._by_owner.get(owner, ()):
-                for ref in self._paths.descendants(point.checkpoint.ref):
-                    other = self._points.get(ref)
-                    if other is None or other.bit & (seen | base.end.dead) or other.owner in changed:
+            yield owner, [point for point in self._of(owner) if point.ref not in gone]
+        others: dict[OwnerId, dict[CheckpointRef, Point]] = {}
+        for owner in changed:
+            for point in self._of(owner):
+                for ref in self._paths.descendants(point.ref):
+                    other_owner = owner_of.get(ref)
+                    if other_owner is None or other_owner in changed or ref in gone:
                         continue
-                    seen |= other.bit
+                    other = self._point(ref)
+                    assert other is not None
                     # What is recovered from itself, for nothing, does not need anybody else.
-                    if end.dead & other.bit or self._price(other, other, end) > 0:
-                        found.setdefault(other.owner, []).append(other)
-        return found
+                    if ref in end.dead or self._price(other, other, end) > 0:
+                        others.setdefault(other_owner, {})[ref] = other
+        for owner, points in others.items():
+            yield owner, points.values()
 
-    def _best(self, points: Iterable[Point], base: Base, after: Mapping[int, float]) -> float:
+    def _best(self, points: Iterable[Point], base: Base, after: Mapping[CheckpointRef, float]) -> float:
         """The largest saving among points: one demand counts nested prefixes once (VAL-3)."""
         best = 0.0
         for point in points:
-            if not point.bit & base.end.dead:
-                known = after.get(point.bit)
+            if point.ref not in base.end.dead:
+                known = after.get(point.ref)
                 best = max(best, self._base_saving(point, base) if known is None else known)
         return best
 
     def public_gain(self, key: bytes, frontier: int, *, credit: bool) -> float:
         """What a new shared checkpoint would add to the public value: for each demand that it serves better than all
         present ones, and once for explicit credit (VAL-3, VAL-5)."""
-        demands, base = self._fill().demands, self.base()
-        saving = self._cost.prefill(Prefill(0, frontier))
+        base, saving = self.base(), self._cost.rebuild(frontier)
         gain = saving if credit else 0.0
-        for at, demand in enumerate(demands):
-            if key in demand.keys:
-                gain += max(0.0, saving - self._best(self._by_demand[at], base, {}))
+        for at in self._positions.get(key, ()):
+            gain += max(0.0, saving - self._best(self._served(at), base, {}))
         return gain

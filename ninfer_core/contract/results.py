@@ -56,6 +56,7 @@ class ResourceResult:
         owners: every owner that the plan claimed, as it is now, whatever way it ended.
         transfer: what was copied.
         reason: a line for people when it was aborted.
+        placed: inactive owners that nobody claimed, as they are now: they share objects that have come to other places.
     """
 
     ending: Ending
@@ -65,3 +66,9 @@ class ResourceResult:
     owners: Mapping[OwnerId, OwnerSummary]
     transfer: Transfer
     reason: str = ""
+    placed: tuple[OwnerSummary, ...] = ()
+
+    @classmethod
+    def refused(cls, revision: Revision, reason: str) -> ResourceResult:
+        """A transition that was never begun: nothing is claimed, nothing was touched (INV-10)."""
+        return cls(Ending.ABORTED, revision, None, None, {}, Transfer(), reason)

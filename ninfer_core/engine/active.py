@@ -10,6 +10,7 @@ from ninfer_core.contract.ids import RequestId
 from ninfer_core.contract.plans import RequestWork, SequenceHandle
 from ninfer_core.contract.statistics import Capture, Planning, RequestStatistics, Reuse, Timings, Transfer, Usage
 from ninfer_core.engine.channel import EventChannel
+from ninfer_core.engine.events import FinishReason
 from ninfer_core.engine.request import GenerationRequest
 from ninfer_core.frontend.output import OutputSession
 
@@ -22,6 +23,15 @@ class Wish(Enum):
     """End at the next token boundary and keep what there is (DEF-4: an early Finish)."""
     CANCEL = "cancel"
     """Stop and keep nothing (DEF-4: Discard)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a running request ends, noted while its state cannot be settled yet. keep: publish its continuation."""
+
+    reason: FinishReason
+    error: BaseException | None
+    keep: bool
 
 
 @dataclass(slots=True)
@@ -59,6 +69,8 @@ class ActiveRequest:
         prefilled: prompt tokens in the state, reused ones included.
         prompt_done: the first token has been drawn.
         attempts: admissions whose transition was aborted.
+        held: its next pass waits for the open transition's end, and runs before another one may start.
+        ending: it has ended, and waits for the open transition before its state is kept or released (ACT-4).
         kept: a continuation was published at its end.
         reasoning_tokens: output tokens of the open think block, for the thinking budget.
     """
@@ -76,6 +88,8 @@ class ActiveRequest:
     transfer: Transfer = field(default_factory=Transfer)
     captures: tuple[Capture, ...] = ()
     attempts: int = 0
+    held: bool = False
+    ending: Ending | None = None
     kept: bool = False
     token_ids: list[int] = field(default_factory=list)
     prefilled: int = 0

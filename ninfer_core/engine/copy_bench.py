@@ -42,8 +42,8 @@ class _Batch:
 
 
 class CopyBench:
-    """Stores of its own, as small as the samples need. Work is counted as Program counts it: an operation is one
-    contiguous run of pages in one plane, or one image (DEF-9)."""
+    """Stores of its own, as small as the samples need. Work is counted as Program counts it (DEF-9): an operation is
+    one image, or in one plane a contiguous run of pages to Host, a page to Device."""
 
     def __init__(self, layout: ModelLayout, device: torch.device) -> None:
         image_bytes = ImageStore.bytes_per_image(layout)
@@ -85,8 +85,8 @@ class CopyBench:
     def _to_device(self) -> Iterable[_Batch]:
         for n in self._counts:
             yield _Batch(self._image_work(n), partial(self._restore_images, n))
-        for runs, pages in self._page_sets():
-            yield _Batch(self._page_work(runs, len(pages)), partial(self._restore_pages, pages))
+        for _, pages in self._page_sets():
+            yield _Batch(self._page_work(len(pages), len(pages)), partial(self._restore_pages, pages))
 
     def _on_device(self) -> Iterable[_Batch]:
         for tokens in (1, PAGE_SIZE) if self._planes else ():

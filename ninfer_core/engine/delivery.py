@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
+from ninfer_core.contract.cache_table import AxisUse
 from ninfer_core.engine.active import ActiveRequest
 from ninfer_core.engine.events import Finished, FinishReason, ReasoningDelta, TextDelta
 from ninfer_core.engine.outcome import completion
@@ -25,14 +29,22 @@ def deliver(request: ActiveRequest, token: int, shown: Preview) -> None:
     request.reasoning_tokens += request.output.in_reasoning
 
 
-def tell_end(request: ActiveRequest, reason: FinishReason, error: BaseException | None) -> None:
+def tell_end(
+    request: ActiveRequest,
+    reason: FinishReason,
+    error: BaseException | None,
+    axes: Callable[[], tuple[AxisUse, ...]] = tuple,
+) -> None:
     """The last events. Trouble with the text is the request's own: the caller hears of its end in any case."""
     try:
         _show(request, request.output.flush())
         result = completion(request, reason, error)
     except BaseException as trouble:
         result = completion(request, FinishReason.ERROR, error or trouble, text="")
-    request.channel.put(Finished(result))
+    held: tuple[AxisUse, ...] = ()
+    with suppress(Exception):  # figures for people: they must never cost the caller its end
+        held = axes()
+    request.channel.put(Finished(result, held))
 
 
 def _show(request: ActiveRequest, shown: Preview) -> None:

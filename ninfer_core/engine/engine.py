@@ -144,7 +144,7 @@ class Engine:
         """
         length, context = len(request.prompt), self.info.max_context
         if length + min(request.max_new, 1) > context:
-            raise PromptTooLong(length, context)
+            raise PromptTooLong(length, context, self.info.kv_capacity)
         for name, tokens in (("the prompt", request.prompt.token_ids), ("logit-bias", request.sampling.logit_bias)):
             if foreign := [token for token in tokens if not 0 <= token < self.info.vocab_size]:
                 raise UsageError(f"{name} names token {foreign[0]}: the model has 0 to {self.info.vocab_size - 1}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from ninfer_core.contract.cache_table import AxisUse
 from ninfer_core.contract.ids import RequestId
 from ninfer_core.contract.statistics import RequestStatistics, Reuse
 from ninfer_core.frontend.messages import ToolCall
@@ -78,9 +79,14 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last event of every request."""
+    """The last event of every request.
+
+    Attributes:
+        axes: how full the context cache is now that the request has been settled.
+    """
 
     completion: Completion
+    axes: tuple[AxisUse, ...] = ()
 
 
 Event = Started | Prefilled | ReasoningDelta | TextDelta | Finished

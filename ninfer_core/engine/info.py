@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ninfer_core.errors import context_options
+
 
 @dataclass(frozen=True, slots=True)
 class EngineInfo:
@@ -52,3 +54,8 @@ class EngineInfo:
     max_long_anchors: int = 0
     cost_model: str = ""
     notices: tuple[str, ...] = ()
+
+    @property
+    def context_options(self) -> str:
+        """The options that make a context longer here."""
+        return context_options(self.max_context, self.kv_capacity)

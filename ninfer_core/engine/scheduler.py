@@ -34,7 +34,7 @@ class Scheduler:
 
     Attributes:
         waiting: in order of submission.
-        running: in order of admission.
+        running: in order of admission; those that have ended too, until their state is settled.
         opening: admitted, and its transition is still being carried out.
         donors: what ran when the head was first blocked: their ends are what it waits for (ACT-5).
     """
@@ -135,15 +135,22 @@ class Scheduler:
     # --- passes ---------------------------------------------------------------------------------------------------
     def prefilling(self) -> ActiveRequest | None:
         """The oldest running request whose prompt is not yet computed."""
-        return next((r for r in self.running if not r.prompt_done), None)
+        return next((r for r in self._going_on() if not r.prompt_done), None)
 
     def decoding(self) -> list[ActiveRequest]:
         """All rows of the next decode round."""
-        return [r for r in self.running if r.prompt_done]
+        return [r for r in self._going_on() if r.prompt_done]
 
     def stopping(self) -> list[ActiveRequest]:
         """Requests, waiting or running, that their callers want ended."""
-        return [r for r in (*self.waiting, *self.running) if r.wish is not Wish.GO_ON]
+        return [r for r in (*self.waiting, *self._going_on()) if r.wish is not Wish.GO_ON]
+
+    def ended(self) -> list[ActiveRequest]:
+        """Requests that occupy their lane only until their state is settled."""
+        return [r for r in self.running if r.ending is not None]
+
+    def _going_on(self) -> list[ActiveRequest]:
+        return [r for r in self.running if r.ending is None]
 
     @property
     def everyone(self) -> list[ActiveRequest]:

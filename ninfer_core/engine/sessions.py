@@ -15,6 +15,7 @@ from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.contract.results import CheckpointSummary
 from ninfer_core.contract.verification import Verification
 from ninfer_core.program import session_file
+from ninfer_core.program.restoring import options_for
 from ninfer_core.program.session_content import SessionSource
 from ninfer_core.program.session_key import SessionKey
 from ninfer_core.program.session_reader import open_session
@@ -89,6 +90,7 @@ class RestoredSession:
         released: how many other continuations had to go.
         owners: handles for `Engine.verify_session`.
         paths: token ids of each continuation, for a later save.
+        advice: the options to raise where something found no place.
     """
 
     conversation: Any
@@ -99,6 +101,7 @@ class RestoredSession:
     released: int = 0
     owners: tuple[OwnerId, ...] = ()
     paths: tuple[tuple[int, ...], ...] = ()
+    advice: str = ""
 
 
 class Sessions:
@@ -107,7 +110,8 @@ class Sessions:
     def __init__(self, worker: Worker, persistence: Persistence) -> None:
         self._worker = worker
         self._persistence = persistence
-        self._unproven = False
+        self._unproven: set[OwnerId] = set()
+        """Restored continuations that nothing vouches for: while there are any, nothing is signed."""
         """State that nobody has proved is resident: what is saved from now on must not be signed."""
 
     def save(self, path: Path, paths: Sequence[Sequence[int]], conversation: Any, file: FileOptions) -> SavedSession:
@@ -149,9 +153,9 @@ class Sessions:
             tuple(one(owner, checkpoint.ref) for checkpoint in checkpoints)
             for owner, checkpoints in zip(restored.owners, restored.checkpoints, strict=True)
         )
-        every = [verification for checkpoints in found for verification in checkpoints]
-        if all(v.done and not v.differs for v in every):
-            self._unproven = False  # a replay is the better proof
+        for owner, checkpoints in zip(restored.owners, found, strict=True):
+            if checkpoints and all(one.done and not one.differs for one in checkpoints):
+                self._unproven.discard(owner)  # a replay is the better proof
         return found
 
     def _restore(self, source: SessionSource, store: SessionStore | None) -> RestoredSession:
@@ -160,11 +164,11 @@ class Sessions:
         if not source.header.value["continuations"]:
             return RestoredSession(conversation, proven)
         content = source.load(selection.directory)
-        state = self._worker.call(lambda: self._persistence.restore(content))
+        state = self._worker.call(lambda: self._persistence.restore(content, proven=proven is True))
         if proven is not True:
-            self._unproven = True
+            self._unproven.update(state.physical.owners)
         if store is not None and content.places is not None:
-            store.adopt(content.places, state.physical, self._persistence.origin)
+            store.adopt(content.places, state.physical, self._persistence.origin, state.continuations)
         missing = tuple(c.named() for c in selection.left_out)
         return RestoredSession(
             conversation,
@@ -173,8 +177,9 @@ class Sessions:
             _named((*state.physical.dropped, *selection.dropped)),
             tuple(_named(one) for one in (*state.physical.left_out, *missing)),
             state.released,
-            state.physical.owners,
-            tuple(tuple(content.tensors[f"tokens.{place}"].tolist()) for place in state.physical.continuations),
+            state.owners,
+            tuple(tuple(content.tensors[f"tokens.{place}"].tolist()) for place in state.continuations),
+            options_for(state.physical.lacks | selection.lacks),
         )
 
 

@@ -18,7 +18,7 @@ from ninfer_core.cache.admission import Admission, Admitted, Ask, Blocked, Faile
 from ninfer_core.cache.books import AdoptionError
 from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.contract.plans import SequenceHandle
-from ninfer_core.engine.active import ActiveRequest, Wish
+from ninfer_core.engine.active import ActiveRequest, Ending, Wish
 from ninfer_core.engine.delivery import deliver, preview, tell_end
 from ninfer_core.engine.errand import Errand
 from ninfer_core.engine.events import FinishReason, Prefilled, Started
@@ -35,13 +35,28 @@ MOST_ATTEMPTS = 3
 """How often an admission whose transition was aborted is tried before its request is given up."""
 
 
+LOOK_AGAIN = 0.001
+"""Seconds until copies are looked at again while no row runs."""
+
+TRANSFER_SHARE = 0.25
+"""How much longer than the decode round before it a request may wait for the next, for another's state to be moved."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """lanes: requests that run at once; prefill_chunk: tokens of one prefill pass; queue: requests that may wait."""
+    """
+    Attributes:
+        lanes: requests that run at once.
+        prefill_chunk: tokens of one prefill pass.
+        queue: requests that may wait.
+        transfer_share: of a decode round's time, that the open transition may take before the next one. It takes one
+            piece of its work in any case.
+    """
 
     lanes: int
     prefill_chunk: int
     queue: int
+    transfer_share: float = TRANSFER_SHARE
 
 
 class Worker:
@@ -52,6 +67,11 @@ class Worker:
         self._manager = manager
         self._chunk = limits.prefill_chunk
         self._limit = limits.queue
+        self._share = limits.transfer_share
+        self._round = 0.0
+        """Seconds of the last decode round; 0 when no row was ready."""
+        self._ran = False
+        """Whether a pass ran since the last pause."""
         self._scheduler = Scheduler(limits.lanes)
         self._inbox: deque[ActiveRequest] = deque()
         self._errands: deque[Errand[Any]] = deque()
@@ -94,7 +114,7 @@ class Worker:
         return errand.result()
 
     def wish(self, request: ActiveRequest, wish: Wish) -> None:
-        """Ask for an early end. Ignored by a request that has ended or was cancelled already."""
+        """Ask for an early end. Ignored by a request whose end is settled or who was cancelled already."""
         with self._changed:
             if request.wish is not Wish.CANCEL:
                 request.wish = wish
@@ -116,12 +136,14 @@ class Worker:
     def _run(self) -> None:
         try:
             while self._collect():
-                self._calls()
-                self._stop_wished()
                 self._transfer()
+                self._stop_wished()
+                self._settle_ended()
+                self._calls()
                 self._admit()
                 self._prefill()
                 self._decode()
+                self._pause()
         except BaseException as error:  # nothing may leave callers waiting
             self._failure = error
         finally:
@@ -132,7 +154,8 @@ class Worker:
                 errands, self._errands = [*self._errands], deque()
             cause = self._failure or EngineClosed("the Engine was closed before the request ended")
             for request in requests:
-                tell_end(request, FinishReason.ERROR, cause)
+                ending = request.ending or Ending(FinishReason.ERROR, cause, keep=False)
+                tell_end(request, ending.reason, ending.error)
             for errand in errands:
                 errand.fail(cause)
             atexit.unregister(self.close)  # it would keep the whole model
@@ -148,38 +171,41 @@ class Worker:
             self._inbox.clear()
             return not self._closing
 
+    def _pause(self) -> None:
+        """Look at copies again a little later when no row ran beside them: asking at once would keep a core busy."""
+        if not self._ran and self._manager.waits_for_copies:
+            with self._changed:
+                self._changed.wait(LOOK_AGAIN)
+        self._ran = False
+
     def _calls(self) -> None:
         """Carry out what callers asked of the books, between two units of work and with no transition open (SES-1)."""
-        while self._errands:
-            self._finish_transfer()  # before it is taken: should that fail, its caller must still be told
+        while self._errands and self._scheduler.opening is None:
             with self._changed:
                 errand = self._errands.popleft()
             errand.run()
 
     def _stop_wished(self) -> None:
-        opening = self._scheduler.opening
-        if opening is not None and opening.wish is not Wish.GO_ON:
-            self._manager.cancel(opening.id)
-            self._finish_transfer()
         for request in self._scheduler.stopping():
             keep = request.wish is Wish.INTERRUPT and bool(request.token_ids)
             self._end(request, FinishReason.INTERRUPTED, keep=keep)
 
     # --- admission ------------------------------------------------------------------------------------------------
     def _transfer(self) -> None:
-        """One piece of the open transition's work; rows decode between two of them (TXN-7)."""
-        request = self._scheduler.opening
-        if request is not None:
+        """Pieces of the open transition's work for a bounded time; rows run between two calls (TXN-7)."""
+        until = time.perf_counter() + self._share * self._round
+        while (request := self._scheduler.opening) is not None:
+            if request.wish is not Wish.GO_ON:
+                self._manager.cancel(request.id)  # once its transition has come to its abort, it waits again
             self._heard(request, self._try(request, self._manager.advance))
-
-    def _finish_transfer(self) -> None:
-        """Drive the open transition to its end: what follows needs the books at rest (TXN-1)."""
-        while self._scheduler.opening is not None:
-            self._transfer()
+            if time.perf_counter() >= until:
+                return
 
     def _admit(self) -> None:
         """The head first, then those that may pass it. All of them share one boundary's planning time (PLAN-8)."""
         scheduler, manager = self._scheduler, self._manager
+        if self._errands or any(row.held or not self._program.settled(_handle(row)) for row in scheduler.running):
+            return  # another transition would keep them from what they wait for
         budget = manager.budget(len(scheduler.running))
         while (request := scheduler.next(self._program.revision)) is not None:
             passing = None
@@ -239,9 +265,10 @@ class Worker:
         """One chunk of the oldest prompt, so that running rows decode again soon."""
         if (request := self._scheduler.prefilling()) is None:
             return
-        self._finish_transfer()  # captures are transitions too
+        until = request.prefilled + self._chunk
+        if not self._may_run(request, until):
+            return
         try:
-            until = request.prefilled + self._chunk
             until = self._manager.before_pass(request.id, until, len(self._scheduler.running))
         except AdoptionError:
             raise
@@ -252,22 +279,32 @@ class Worker:
 
     def _decode(self) -> None:
         """One round over every ready row. Almost always one token each; after a forced closing a few."""
-        rows = self._scheduler.decoding()
-        for request in rows:
-            self._grow(request)
-        if rows := [row for row in rows if row in self._scheduler.running]:
+        ready = [
+            row for row in self._scheduler.decoding() if self._may_run(row, row.prompt_tokens + len(row.token_ids))
+        ]
+        rows, self._round = [row for row in ready if self._grown(row)], 0.0
+        if rows:
+            began = time.perf_counter()
             self._pass(rows, self._chunk)
+            self._round = time.perf_counter() - began
 
-    def _grow(self, request: ActiveRequest) -> None:
+    def _may_run(self, request: ActiveRequest, until: int) -> bool:
+        """Whether a pass up to a frontier may run now: beside an open transition only inside its own reservation
+        (TXN-7). What else it has to do waits for the books to be at rest; meanwhile the others run."""
+        request.held = self._scheduler.opening is not None and not self._manager.runs_beside(request.id, until)
+        return not request.held
+
+    def _grown(self, request: ActiveRequest) -> bool:
         """With kv_lease_growth, promise the next window at a round's boundary, or end with length (ACT-3)."""
-        if self._program.covered(_handle(request)):
-            return
-        self._finish_transfer()
-        if not self._program.extend_lease(_handle(request)):
-            self._end(request, FinishReason.LENGTH)
+        handle = _handle(request)
+        if self._program.covered(handle) or self._program.extend_lease(handle):
+            return True
+        self._end(request, FinishReason.LENGTH)
+        return False
 
     def _pass(self, requests: Sequence[ActiveRequest], most: int) -> None:
         """Execute -> preview -> Program commit -> output commit -> event. Failures stay with their row."""
+        self._ran = True
         try:
             pending = self._program.execute([(_handle(request), most) for request in requests])
         except BaseException as error:
@@ -332,12 +369,16 @@ class Worker:
     def _end(
         self, request: ActiveRequest, reason: FinishReason, error: BaseException | None = None, *, keep: bool = True
     ) -> None:
-        """Settle Program and ResourceManager, then tell the caller, whatever fails on the way.
+        """Settle Program and ResourceManager, then tell the caller, whatever fails on the way. While a transition is
+        open a running request only stops: it keeps its reservation until the books are at rest (ACT-4, TXN-1).
 
         Only what cannot even be discarded is raised: then the books no longer hold, and the Engine must not go on.
         """
-        if request.channel.finished is not None:  # told already: what came after its end is not its own failure
+        if request.channel.finished is not None or request.ending is not None:  # what came after is not its own failure
             raise error or RuntimeError(f"request {request.id} has two ends")
+        if request.handle is not None and self._scheduler.opening is not None:
+            request.ending = Ending(reason, error, keep)
+            return
         self._scheduler.leave(request)
         try:
             if request.handle is None:
@@ -349,11 +390,18 @@ class Worker:
             error = error or lost
             raise
         finally:
-            tell_end(request, reason if error is None else FinishReason.ERROR, error)
+            tell_end(request, reason if error is None else FinishReason.ERROR, error, self._program.axes)
+
+    def _settle_ended(self) -> None:
+        """The books are at rest again: settle who has ended meanwhile, in order of admission. Who was cancelled since
+        then is not kept (DEF-4)."""
+        for request in self._scheduler.ended() if self._scheduler.opening is None else ():
+            ending, request.ending = request.ending, None
+            assert ending is not None
+            self._end(request, ending.reason, ending.error, keep=ending.keep and request.wish is not Wish.CANCEL)
 
     def _settle(self, request: ActiveRequest, handle: SequenceHandle, *, keep: bool) -> BaseException | None:
         """Keep or discard a sequence. Returns why it could not be kept; it is discarded then."""
-        self._finish_transfer()
         trouble: BaseException | None = None
         if keep:
             try:

@@ -96,9 +96,11 @@ def _arena(world: World) -> None:
         assert offset + size <= following, "two extents overlap"
     hosted = 0
     for extent in world.extents:
-        living = extent.mask & world.replicas.host_pages
-        assert living, "an extent without a living page"
-        hosted |= living
+        assert extent.mask, "an extent without a living page"
+        assert not minus(extent.mask, world.replicas.host_pages), "an extent counts a page that has died in it"
+        assert not minus(extent.mask, mask_of(extent.pages)), "an extent counts a page that it was not made for"
+        assert not extent.mask & hosted, "a Host page lies in two extents"
+        hosted |= extent.mask
         pool = world.geometry.pools[extent.pool]
         assert extent.size == len(extent.pages) * pool.page_bytes, "an extent of the wrong size"
     assert hosted == world.replicas.host_pages, "a Host page lies in no extent"
@@ -126,3 +128,10 @@ def _memory(physical: Physical) -> None:
         for page in host:
             held = store.host_content(page)
             assert held is not None and held.serves(store.content(page)), "a Host replica of other content (KV-7)"
+    for extent in physical.world.extents:
+        store = physical.pools[extent.pool]
+        for number in members(extent.mask):
+            place = store.host_place(LogicalPage(number))
+            assert place is not None and place[0] == extent and extent.pages[place[1]] == number, (
+                "a Host page lies elsewhere than in its extent"
+            )

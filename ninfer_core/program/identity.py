@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ninfer_core.contract.ids import Frontier
+from ninfer_core.contract.prompt import PreparedPrompt
 
 
 class Unit(NamedTuple):
@@ -56,6 +57,12 @@ class Identity:
         inside = tuple(Frontier(cut) for cut in cuts if 0 < cut <= frontier)
         return cls(encode(tokens[:frontier]), inside, mode)
 
+    @classmethod
+    def of_prompt(cls, prompt: PreparedPrompt) -> Identity:
+        """The identity of a whole prompt, to verify checkpoints with."""
+        cuts = prompt.boundaries.rewrite_execution_frontiers if prompt.boundaries else ()
+        return cls.of(prompt.token_ids, cuts, prompt.mode, len(prompt))
+
     @property
     def frontier(self) -> int:
         return len(self.tokens) // 4
@@ -68,11 +75,6 @@ class Identity:
             and self.mode == prompt.mode
             and self.media == tuple(span for span in prompt.media if span[1] <= self.frontier)
         )
-
-    def shares_more(self, other: Identity, tokens: int) -> bool:
-        """Whether more than so many leading tokens are the same: one comparison, where `common` takes many."""
-        end = 4 * (tokens + 1)
-        return len(other.tokens) >= end and self.tokens.startswith(other.tokens[:end])
 
     def common(self, other: Identity) -> int:
         """How many leading tokens are the same; cuts and modes are not looked at."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import CheckpointRef
 from ninfer_core.program.identity import Identity, Trace
+from ninfer_core.program.ledger.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,7 @@ class Records:
     def __len__(self) -> int:
         return len(self._records)
 
-    def keep(self, living: Iterable[CheckpointRef]) -> None:
-        """Forget the records of all others."""
+    def follow(self, world: World) -> None:
+        """Forget the records of checkpoints that the world has not any more."""
+        living = (checkpoint.ref for owner in world.owners.values() for checkpoint in owner.checkpoints)
         self._records = {ref: self._records[ref] for ref in living}

@@ -6,7 +6,7 @@ pressure in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from ninfer_core.program.ledger.bits import mask_of
 from ninfer_core.program.ledger.objects import Checkpoint, Owner, Replicas, Role
 from ninfer_core.program.records import Records
 from ninfer_core.program.session_content import SessionContent
-from ninfer_core.program.session_directory import Directory, Fit, Room, SavedContinuation, Sizes
+from ninfer_core.program.session_directory import Directory, Fit, Room, SavedCheckpoint, SavedContinuation, Sizes
 from ninfer_core.program.session_file import inconsistent
 from ninfer_core.program.snapshot import ImageKey, PageKey
 from ninfer_core.program.storage.physical import Physical
@@ -39,6 +39,8 @@ class Restored:
     left_out: the checkpoints of each continuation that did not fit.
     images, pages: place in the content -> what it became; of a page also how many tokens were taken.
     endpoints: of each owner.
+    counts: checkpoints of each owner.
+    lacks: as in Fit.
     """
 
     owners: tuple[OwnerId, ...]
@@ -48,6 +50,8 @@ class Restored:
     images: Mapping[int, ImageKey]
     pages: tuple[Mapping[int, tuple[PageKey, int]], ...]
     endpoints: tuple[CheckpointRef, ...]
+    counts: tuple[int, ...]
+    lacks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +77,60 @@ class Restorer:
             SessionError: another model, or a directory that contradicts itself.
         """
         if not header.get("continuations"):
-            return Fit(Directory(()), (), ())
+            return Fit(Directory(()))
         if header.get("model") != facts:
             raise SessionError(_difference(header.get("model"), facts))
         capacity = self._physical.world.geometry.capacity
         room = Room(cells, capacity.device_images + capacity.host_images, capacity.pages)
         return self._parse(header, sizes).fit(room)
 
-    def restorable(self, content: SessionContent, cells: int) -> int:
-        """How many continuations find room now. Changes nothing; raises SessionError for an inconsistent directory."""
-        return len(self._parse(content.header, _sizes(content)).fit(self._room(cells)).directory.continuations)
+    def resident(self, content: SessionContent) -> dict[int, OwnerId]:
+        """Continuations of a content that are here already: their places, and the owners that have every checkpoint of
+        theirs: of the same identity and trace, and the same to the byte. Equal traces alone prove nothing of a state
+        that came from a file (Trust). Changes nothing; raises SessionError.
+        """
+        directory = self._parse(content.header, _sizes(content))
+        mine = {owner.id: owner for owner in self._physical.world.owners.values() if owner.lane is None}
+        found: dict[int, OwnerId] = {}
+        for saved, ledger in zip(directory.continuations, self._ledgers(content, directory), strict=True):
+            wanted = [(c, self._record_of(saved, ledger, c.frontier)) for c in saved.checkpoints]
+            for owner in mine.values():
+                records = {c: self._records[c.ref] for c in owner.checkpoints}
+                if all(
+                    any(pair == (r.identity, r.trace) and self._equals(content, one, c) for c, r in records.items())
+                    for one, pair in wanted
+                ):
+                    found[saved.place] = owner.id
+                    break
+        return found
 
-    def restore(self, content: SessionContent, facts: Mapping[str, Any], next_owner: int, cells: int) -> Restored:
+    def _equals(self, content: SessionContent, saved: SavedCheckpoint, here: Checkpoint) -> bool:
+        """Whether a resident checkpoint's state, keys and values are a saved one's, byte for byte."""
+        image = content.tensors["images"][saved.image]
+        if not torch.equal(self._physical.images.bytes_of(here.image).cpu(), image):
+            return False
+        for pool, (places, pages) in enumerate(zip(saved.pages, here.pages, strict=True)):
+            store, rows = self._physical.pools[pool], content.tensors[f"pages.{pool}"]
+            for number, (place, page) in enumerate(zip(places, pages, strict=True)):
+                tokens = min(PAGE_SIZE, here.frontier - number * PAGE_SIZE)
+                size = store.plane_bytes // PAGE_SIZE * tokens
+                for plane, held in enumerate(store.bytes_of(page, tokens)):
+                    if not torch.equal(held.cpu(), rows[place][plane * store.plane_bytes :][:size]):
+                        return False
+        return True
+
+    def restorable(self, content: SessionContent, cells: int, resident: Collection[int] = ()) -> Fit:
+        """What finds room now. Changes nothing; raises SessionError for an inconsistent directory."""
+        return self._parse(content.header, _sizes(content)).without(resident).fit(self._room(cells))
+
+    def restore(
+        self,
+        content: SessionContent,
+        facts: Mapping[str, Any],
+        next_owner: int,
+        cells: int,
+        resident: Collection[int] = (),
+    ) -> Restored:
         """Publish what fits of a content as private owners: newest continuations first, each with its endpoint or not
         at all, then the other checkpoints, deepest first.
 
@@ -93,6 +139,7 @@ class Restorer:
         Args:
             next_owner: the first id that is free.
             cells: how many continuations have a place.
+            resident: places of continuations that are here already: they are left as they are.
 
         Raises:
             SessionError: another model, an inconsistent directory, non-finite state, or room for nothing of it.
@@ -100,16 +147,16 @@ class Restorer:
         """
         if content.header.get("model") != facts:
             raise SessionError(_difference(content.header.get("model"), facts))
-        directory = self._parse(content.header, _sizes(content))
+        directory = self._parse(content.header, _sizes(content)).without(resident)
         fit = directory.fit(self._room(cells))
         if directory.continuations and not fit.directory.continuations:
-            raise self._no_room(directory.continuations[0], cells)
+            raise self._no_room(directory.continuations[0], cells, fit.lacks)
         ledgers = self._ledgers(content, fit.directory)
         for place in fit.directory.images():
             if not self._physical.images.finite(content.tensors["images"][place]):
                 raise SessionError("the session's state holds numbers that are not finite (state): do not use it")
         self._check_pages_finite(content, fit.directory)
-        return self._publish(fit.directory, content, ledgers, next_owner, (fit.dropped, fit.left_out))
+        return self._publish(fit, content, ledgers, next_owner)
 
     # --- checks ---------------------------------------------------------------------------------------------------
     def _parse(self, header: Mapping[str, Any], sizes: Sizes) -> Directory:
@@ -151,24 +198,16 @@ class Restorer:
         images = free.device_images - used.device_images + free.host_images - used.host_images
         return Room(cells, images, tuple(a - b for a, b in zip(free.pages, used.pages, strict=True)))
 
-    def _no_room(self, newest: SavedContinuation, cells: int) -> NoRoom:
+    def _no_room(self, newest: SavedContinuation, cells: int, lacks: Collection[str]) -> NoRoom:
         room, need = self._room(cells), len(newest.endpoint.pages[0])
         return NoRoom(
             f"no room for the session (its newest continuation needs {need} KV pages, a StateImage and a place; "
-            f"{room.pages[0]} pages, {room.images} images and {cells} places are free): raise --kv-capacity or the "
-            "cache options"
+            f"{room.pages[0]} pages, {room.images} images and {cells} places are free): raise " + options_for(lacks)
         )
 
     # --- publication ----------------------------------------------------------------------------------------------
-    def _publish(
-        self,
-        directory: Directory,
-        content: SessionContent,
-        ledgers: list[_Ledger],
-        next_owner: int,
-        missing: tuple[Named, tuple[SavedContinuation, ...]],
-    ) -> Restored:
-        physical = self._physical
+    def _publish(self, fit: Fit, content: SessionContent, ledgers: list[_Ledger], next_owner: int) -> Restored:
+        physical, directory = self._physical, fit.directory
         images, image_replicas = self._place_images(directory, content)
         pages = [self._place_pages(pool, directory, content) for pool in range(len(physical.pools))]
         made = image_replicas | Replicas(device_pages=mask_of(page for pool in pages for page in pool.values()))
@@ -188,18 +227,19 @@ class Restorer:
             world = world.with_owner(owners[-1])
         physical.publish(world.with_replicas(made).advanced())
         physical.settle_ids(list(images.values()), [page for pool in pages for page in pool.values()])
-        dropped, left_out = missing
         return Restored(
             owners=tuple(owner.id for owner in owners),
             continuations=tuple(c.place for c in directory.continuations),
-            dropped=dropped,
-            left_out=tuple(c.named() for c in left_out),
+            dropped=fit.dropped,
+            left_out=tuple(c.named() for c in fit.left_out),
+            lacks=fit.lacks,
             images={
                 place: ImageKey(images[place], physical.images.generation(images[place]), frontier)
                 for place, frontier in directory.frontiers().items()
             },
             pages=tuple(self._page_keys(pool, places) for pool, places in enumerate(pages)),
             endpoints=tuple(owner.checkpoints[-1].ref for owner in owners),
+            counts=tuple(len(owner.checkpoints) for owner in owners),
         )
 
     def _place_images(self, directory: Directory, content: SessionContent) -> tuple[dict[int, ImageId], Replicas]:
@@ -240,8 +280,18 @@ class Restorer:
         return found
 
     def _add_record(self, continuation: SavedContinuation, ledger: _Ledger, frontier: int) -> CheckpointRef:
+        return self._records.add(*self._record_of(continuation, ledger, frontier))
+
+    @staticmethod
+    def _record_of(continuation: SavedContinuation, ledger: _Ledger, frontier: int) -> tuple[Identity, Trace]:
         identity = Identity.of(ledger.tokens, continuation.cuts, continuation.mode, frontier)
-        return self._records.add(identity, trace_until(ledger.trace, frontier))
+        return identity, trace_until(ledger.trace, frontier)
+
+
+def options_for(lacks: Collection[str]) -> str:
+    """What to raise where there was too little of something."""
+    words = {"pages": "--kv-capacity", "images": "--device-state-slots", "places": "--max-private-continuations"}
+    return " and ".join(words[axis] for axis in words if axis in lacks) or "--kv-capacity"
 
 
 def _sizes(content: SessionContent) -> Sizes:

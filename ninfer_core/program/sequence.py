@@ -41,7 +41,9 @@ class Sequence:
         prompt_tokens: length of the prompt in the ledger.
         lifetime_tokens: the ledger never grows beyond it.
         frontier: tokens executed: state and KV cover ledger[:frontier].
-        cuts: rewrite execution frontiers, ascending: the scan is cut at each (ID-2).
+        cuts: rewrite execution frontiers, ascending: the scan is cut at each (ID-2). All are the prompt's: they lie
+            where an assistant's message opens, and a reply ends before another can. So the accepted output joins the
+            identity with its tokens alone (ID-3).
         mode: template and runtime mode, part of the identity.
         trace: the units that ran, from token 0, those of the source included (ID-4).
         forced: positions of output tokens that were not drawn.
@@ -69,8 +71,3 @@ class Sequence:
     def identity(self, frontier: int) -> Identity:
         """The identity of the first frontier tokens."""
         return Identity.of(self.ledger, self.cuts, self.mode, frontier)
-
-    def add_boundary(self, frontier: Frontier) -> None:
-        """An accepted prefix of the output ends where history begins an assistant's message (ID-3)."""
-        if frontier not in self.cuts:
-            self.cuts = tuple(sorted((*self.cuts, frontier)))

@@ -6,7 +6,7 @@ Everything in it is hostile until `parse` has held it against the sizes of what 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,11 +80,17 @@ class Fit:
         directory: what has room.
         dropped: optional checkpoints that have none.
         left_out: continuations that have none.
+        lacks: what there was too little of: "places", "images", "pages".
     """
 
     directory: Directory
-    dropped: tuple[tuple[SourceKind, int], ...]
-    left_out: tuple[SavedContinuation, ...]
+    dropped: tuple[tuple[SourceKind, int], ...] = ()
+    left_out: tuple[SavedContinuation, ...] = ()
+    lacks: frozenset[str] = frozenset()
+
+    @property
+    def complete(self) -> bool:
+        return not self.dropped and not self.left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,9 @@ class Directory:
             for continuation in self.continuations
         ]
 
+    def without(self, places: Collection[int]) -> Directory:
+        return Directory(tuple(one for one in self.continuations if one.place not in places))
+
     def checkpoints(self) -> Iterable[SavedCheckpoint]:
         """All of them: first every endpoint, newest first, then the others, deepest first in each continuation."""
         for continuation in self.continuations:
@@ -155,7 +164,10 @@ class Directory:
         kept: list[SavedContinuation] = []
         left_out = []
         for continuation in self.continuations:
-            if len(kept) < room.cells and counter.takes(continuation.endpoint):
+            if len(kept) == room.cells:
+                counter.lacks.add("places")
+                left_out.append(continuation)
+            elif counter.takes(continuation.endpoint):
                 kept.append(continuation)
             else:
                 left_out.append(continuation)
@@ -168,7 +180,7 @@ class Directory:
                 else:
                     dropped.append((checkpoint.kind, checkpoint.frontier))
             fitting.append(replace(continuation, checkpoints=tuple(reversed(stay))))
-        return Fit(Directory(tuple(fitting)), tuple(dropped), tuple(left_out))
+        return Fit(Directory(tuple(fitting)), tuple(dropped), tuple(left_out), frozenset(counter.lacks))
 
 
 class _Counter:
@@ -178,12 +190,16 @@ class _Counter:
         self._images_left, self._pages_left = room.images, list(room.pages)
         self._images: set[int] = set()
         self._pages: list[set[int]] = [set() for _ in room.pages]
+        self.lacks: set[str] = set()
 
     def takes(self, checkpoint: SavedCheckpoint) -> bool:
         """Take it if it fits, whole or not at all."""
         fresh = [set(held) - have for held, have in zip(checkpoint.pages, self._pages, strict=True)]
         image = checkpoint.image not in self._images
-        if image > self._images_left or any(len(f) > left for f, left in zip(fresh, self._pages_left, strict=True)):
+        short_of_pages = any(len(f) > left for f, left in zip(fresh, self._pages_left, strict=True))
+        if image > self._images_left or short_of_pages:
+            self.lacks |= {"images"} if image > self._images_left else set()
+            self.lacks |= {"pages"} if short_of_pages else set()
             return False
         self._images.add(checkpoint.image)
         self._images_left -= image

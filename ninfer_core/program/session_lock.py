@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from ninfer_core.errors import SessionError
 
 NAME = "lock"
+PATIENCE = 5
+"""How often a lock is asked for again."""
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether a process writes the directory now. Opens nothing for writing and makes nothing."""
+    try:
+        handle = os.open(directory / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
 
 
 class SessionLock:
@@ -25,7 +43,7 @@ class SessionLock:
         except OSError as error:
             raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(self._handle)
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, str(os.getpid()).encode(), 0)
         except BlockingIOError:
@@ -44,3 +62,15 @@ class SessionLock:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
+
+
+def _take(handle: int) -> None:
+    """Raises BlockingIOError when another process holds it, and not only for the moment of an `is_locked`."""
+    for left in range(PATIENCE, -1, -1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not left:
+                raise
+        time.sleep(0.02)

@@ -27,6 +27,17 @@ def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
     return SessionFile(path, key)
 
 
+def open_text(path: Path, key: SessionKey | None = None) -> Header:
+    """The checked header alone, which holds the conversation: also where a directory's segments are damaged or gone.
+
+    Raises:
+        SessionError: as `open_session`.
+    """
+    if guarded_read(path, path.is_dir):
+        return Segments(path).header(key)
+    return SessionFile(path, key).header
+
+
 class SessionDirectory:
     """A directory of segments that is open for reading (a SessionSource). It takes no lock."""
 

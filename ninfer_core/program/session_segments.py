@@ -38,6 +38,21 @@ class Segments:
         Raises:
             SessionError: one line that names the check that failed.
         """
+        header = self.header(key)
+        try:
+            found = Manifest.parse(header.value)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            reason = str(error)[:80]
+            raise SessionError(f"{self.path}: its manifest is inconsistent ({reason}): restore a copy") from None
+        self._check_lengths(found.blobs())
+        return header, found
+
+    def header(self, key: SessionKey | None) -> Header:
+        """The manifest's header alone, which holds the text: no segment is looked at.
+
+        Raises:
+            SessionError: one line that names the check that failed.
+        """
         data = self._manifest_bytes()
         first, _, rest = data.partition(b"\n")
         if len(first) > _MOST_MARKS or not rest:
@@ -49,14 +64,12 @@ class Segments:
             text = rest.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             raise SessionError(f"{self.path} is damaged (manifest): restore a copy") from None
-        header = unseal(self.path, text, marks, key)
-        try:
-            found = Manifest.parse(header.value)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            reason = str(error)[:80]
-            raise SessionError(f"{self.path}: its manifest is inconsistent ({reason}): restore a copy") from None
-        self._check_lengths(found.blobs())
-        return header, found
+        return unseal(self.path, text, marks, key)
+
+    def following(self) -> int:
+        """A number that no segment has."""
+        found = (SEGMENT.fullmatch(entry.name) for entry in self.path.iterdir())
+        return max((int(match[1]) for match in found if match is not None), default=0) + 1
 
     def read(self, blob: Blob) -> bytes:
         """A piece's bytes, its checksum verified. Raises SessionError."""
@@ -80,11 +93,14 @@ class Segments:
             raise SessionError(f"{self.path} is a directory without a session in it (manifest)") from None
         except OSError as error:
             raise SessionError(f"{self.path} cannot be read: {error.strerror or error}") from error
-        with os.fdopen(handle, "rb") as file:
+        try:
             facts = os.fstat(handle)
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_BYTES + _MOST_MARKS:
                 raise SessionError(f"{self.path} is no session (kind or size of its manifest)")
-            return file.read(MAX_BYTES + _MOST_MARKS)
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read(MAX_BYTES + _MOST_MARKS)
+        finally:
+            os.close(handle)
 
     def _check_lengths(self, blobs: Iterable[Blob]) -> None:
         ends: dict[int, int] = {}

@@ -15,8 +15,10 @@ from typing import Any, Self
 import numpy as np
 
 from ninfer_core.contract.ids import CheckpointRef
+from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.errors import SessionError
+from ninfer_core.program.identity import Identity, decode
 from ninfer_core.program.restoring import Named, Restored
 from ninfer_core.program.session_content import Places
 from ninfer_core.program.session_header import Header, digest
@@ -76,12 +78,15 @@ class SessionStore:
         header: as it was found; None for a new directory.
     """
 
-    def __init__(self, path: Path, key: SessionKey | None = None, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(
+        self, path: Path, key: SessionKey | None = None, limit: int = DEFAULT_LIMIT, *, text_only: bool = False
+    ) -> None:
         """Open a session's directory, or make one.
 
         Args:
             key: signs what is written and proves what was found.
             limit: bytes of state; beyond it the oldest continuations are left out, never text.
+            text_only: leave the state aside, which may be damaged. It goes with the first autosave.
 
         Raises:
             SessionError: another process has it open, it is no session, damaged, or cannot be written.
@@ -95,14 +100,19 @@ class SessionStore:
         try:
             self.header: Header | None = None
             self._manifest = Manifest(None, None, Shape(0, ()), (), 1)
-            if (path / NAME).exists() or (path / NAME).is_symlink():
-                self.header, self._manifest = self._segments.manifest(key)
-            self._segments.sweep(self._manifest)
+            if text_only:
+                self.header = self._segments.header(key)
+                self._manifest = replace(self._manifest, following=self._segments.following())
+            else:
+                if (path / NAME).exists() or (path / NAME).is_symlink():
+                    self.header, self._manifest = self._segments.manifest(key)
+                self._segments.sweep(self._manifest)
         except BaseException:
             self._lock.release()
             raise
         self._index = _Index("", {}, {}, {})
         self._carried: tuple[StoredContinuation, ...] = ()
+        self._short: frozenset[CheckpointRef] = frozenset()
 
     def close(self) -> None:
         """Let others write it. Idempotent."""
@@ -133,8 +143,12 @@ class SessionStore:
             raise SessionError(f"{self.path} is a new session: there is nothing to restore")
         return SessionDirectory.of(self.path, self.header, self._manifest)
 
-    def adopt(self, places: Places, restored: Restored, origin: str) -> None:
-        """What was restored from here need not be written again, and what found no room is kept as it is."""
+    def adopt(self, places: Places, restored: Restored, origin: str, here: Sequence[int] = ()) -> None:
+        """What was restored from here need not be written again, and what found no room is kept as it is.
+
+        Args:
+            here: places in the content of what is resident now; what was so before is written once more.
+        """
         images, pages = self._manifest.tables()
         stored = self._manifest.continuations
         back = [places.continuations[place] for place in restored.continuations]
@@ -152,7 +166,29 @@ class SessionStore:
         self._index = _Index(
             origin, {key: images[places.images[place]] for place, key in restored.images.items()}, known, ledgers
         )
-        self._carried = tuple(one for place, one in enumerate(stored) if place not in set(back))
+        # What came back without some checkpoint stays here whole, and is not written again as it is now.
+        short = {
+            place: ref
+            for place, ref, count in zip(back, restored.endpoints, restored.counts, strict=True)
+            if count < len(stored[place].checkpoints)
+        }
+        resident = {*back, *(places.continuations[place] for place in here)} - short.keys()
+        self._carried = tuple(one for place, one in enumerate(stored) if place not in resident)
+        self._short = frozenset(short.values())
+
+    def held(self, prompts: Sequence[PreparedPrompt]) -> tuple[int, ...]:
+        """For each prompt the frontier of the deepest checkpoint of it in the directory, whether it is resident or not;
+        0 is none.
+
+        Raises:
+            SessionError: a ledger cannot be read, or is damaged.
+        """
+        found = []
+        for one in self._manifest.continuations:
+            tokens = decode(self._segments.read(one.tokens))
+            found += [Identity.of(tokens, one.cuts, one.mode, c.frontier) for c in one.checkpoints]
+        asked = map(Identity.of_prompt, prompts)
+        return tuple(max((one.frontier for one in found if one.matches(prompt)), default=0) for prompt in asked)
 
     # --- saving ---------------------------------------------------------------------------------------------------
     def autosave(self, snapshot: Snapshot | None, conversation: Any) -> Autosaved:
@@ -177,7 +213,9 @@ class SessionStore:
             carried = ()  # another model's state is of no use beside this one's
         draft = _Draft(self._manifest.following)
         grown = draft.grow(index, snapshot)
-        continuations = [_stored(shot, grown) for shot in snapshot.continuations] + list(carried)
+        short = self._short if carried else frozenset()
+        continuations = [_stored(shot, grown) for shot in snapshot.continuations if shot.ref not in short]
+        continuations += carried
         kept, left_out = _within(continuations, self.limit)
         kept = self._dense(kept, draft)
         manifest = Manifest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -210,8 +210,12 @@ class Photographer:
         return Snapshot(self.origin, self.facts(), tuple(shots), covered, images, pieces, store.image_bytes, planes)
 
     def _shot(self, owner: Owner, covered: dict[PageKey, int]) -> ContinuationShot:
-        checkpoints = []
+        checkpoints: list[CheckpointShot] = []
         for checkpoint in owner.checkpoints:
+            if checkpoints and checkpoints[-1].frontier == checkpoint.frontier:
+                # One path, one frontier: one state, such as where a prefill ends. It is stored once.
+                checkpoints.append(replace(checkpoints[-1], kind=checkpoint.kind))
+                continue
             held = []
             for pool, pages in enumerate(checkpoint.pages):
                 store = self._physical.pools[pool]

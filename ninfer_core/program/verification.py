@@ -11,14 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ninfer_core.contract.ids import PAGE_SIZE
+from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, OwnerId
 from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.contract.verification import Verification
 from ninfer_core.models.memory import available_memory
 from ninfer_core.models.model import Model
 from ninfer_core.program.execution.sampling import SamplerRow, sample
-from ninfer_core.program.identity import Trace
+from ninfer_core.program.identity import Trace, decode
 from ninfer_core.program.ledger.objects import Checkpoint
+from ninfer_core.program.records import Records
 from ninfer_core.program.replay import Replay
 from ninfer_core.program.storage.physical import Physical
 
@@ -69,7 +70,35 @@ class Left:
         return cls(image, [plane.view(checkpoint.frontier, -1) for plane in planes])
 
 
-def verify(model: Model, claim: Claim, left: Left | None) -> Verification:
+class Verifier:
+    """Replays what a request did in memory of its own. Mutates nothing and takes nothing from the pools."""
+
+    def __init__(self, model: Model, physical: Physical, records: Records) -> None:
+        self._model = model
+        self._physical = physical
+        self._records = records
+
+    def verify_claim(self, claim: Claim, owner: OwnerId, ref: CheckpointRef) -> Verification:
+        """Replay a claim cold and compare it with the checkpoint that it left, as far as that is resident."""
+        found = self._checkpoint(owner, ref)
+        return _verify(self._model, claim, None if found is None else Left.of(self._physical, found))
+
+    def verify_checkpoint(self, owner: OwnerId, ref: CheckpointRef) -> Verification:
+        """Replay a checkpoint's trace cold and compare state and KV: whether it is what it says."""
+        found = self._checkpoint(owner, ref)
+        if found is None:
+            return Verification(None, None, None, "it is not resident any more")
+        record = self._records[ref]
+        tokens = tuple(decode(record.identity.tokens))
+        claim = Claim(tokens, len(tokens), found.frontier, frozenset(), SamplingParams(), record.trace)
+        return _verify(self._model, claim, Left.of(self._physical, found))
+
+    def _checkpoint(self, owner: OwnerId, ref: CheckpointRef) -> Checkpoint | None:
+        found = self._physical.world.owners.get(owner)
+        return next((c for c in found.checkpoints if c.ref == ref), None) if found else None
+
+
+def _verify(model: Model, claim: Claim, left: Left | None) -> Verification:
     """Replay a claim cold and compare.
 
     Args:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import pstats
 import random
 import statistics
@@ -34,12 +35,14 @@ class Traffic:
     def __init__(self, host: bool, spare: int, seed: int = 1) -> None:
         self.rng = random.Random(seed)
         checkpoints = OWNERS * (TURNS + 1)
-        images = checkpoints if spare < PAGES else 4 * checkpoints
+        images = checkpoints if spare else 4 * checkpoints
         capacity = Vector(images, images if host else 0, (PAGES + spare,), 4096 * PAGE_BYTES if host else 0)
-        limits = CacheLimits(OWNERS + (8 if spare < PAGES else 200), 8, long_anchors=TURNS, automatic_anchors=TURNS)
+        limits = CacheLimits(OWNERS + (8 if spare else 200), 8, long_anchors=TURNS, automatic_anchors=TURNS)
         self.managed = Managed(capacity, limits)
         self.next = 0
-        self.texts = [self.fresh(SHARE - 512) for _ in range(OWNERS)]
+        # Without pressure the conversations fill half of the device, and go on filling it.
+        self.share = SHARE if spare else SHARE // 4
+        self.texts = [self.fresh(self.share - 512) for _ in range(OWNERS)]
         for number, text in enumerate(self.texts):
             self.managed.run(text, cuts=self.cuts(text), session=f"s{number}")
 
@@ -59,9 +62,9 @@ class Traffic:
         elif kind < 0.75:
             prompt = text[: self.cuts(text)[1]] + self.fresh(400)
         else:
-            prompt = self.fresh(SHARE - 512)
-        if len(prompt) > SHARE:
-            prompt = self.fresh(SHARE - 512)
+            prompt = self.fresh(self.share - 512)
+        if len(prompt) > self.share:
+            prompt = self.fresh(self.share - 512)
         self.texts[number] = prompt
         ask = self.managed.ask(prompt, 64, self.cuts(prompt))
         admitted = self.managed.admit(ask)
@@ -98,8 +101,9 @@ def main() -> None:
     parser.add_argument("--host", action="store_true", help="with a Host tier")
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
-    for name, spare in (("no pressure", PAGES * 4), ("pressure", 512)):
+    for name, spare in (("no pressure", 0), ("pressure", 512)):
         traffic = Traffic(args.host, spare)
+        gc.freeze()  # as the tool does once it has started
         print(f"{name}: {len(list(traffic.managed.manager.books.entries()))} owners")
         if args.profile:
             profiled(traffic, args.rounds)

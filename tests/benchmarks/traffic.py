@@ -28,7 +28,6 @@ from ninfer_core.cache.catalog import Catalog
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.domain import Option
-from ninfer_core.cache.ladder import demoted
 from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.cache.planner import Choice
 from ninfer_core.cache.value import Portfolio
@@ -48,6 +47,7 @@ from ninfer_core.program.planning.work import Prefill
 from ninfer_core.program.program import Program
 from tests.benchmarks.bars import svg
 from tests.benchmarks.workloads import WORKLOADS, Arrival, Tokens, Workload
+from tests.support.demotion import demoted
 from tests.support.ledger_model import LedgerModel
 
 GREEDY = SamplingParams(temperature=0)
@@ -220,9 +220,10 @@ class Replay:
                     raise AssertionError(f"the machine is too small for the workload: {reason}")
         self._count(prompt.token_ids, admission)
         handle = admission.handle
-        self.manager.before_pass(request, len(prompt), len(self._active) + 1)
-        self._pass(handle)
-        self.manager.after_pass(request)
+        while (at := self.program.sequence(handle).frontier) < len(prompt):
+            until = self.manager.before_pass(request, len(prompt), len(self._active) + 1)
+            self._pass(handle, until - at)
+            self.manager.after_pass(request)
         reply: Tokens = tuple(random.Random(request).randrange(50) for _ in range(arrival.reply))
         self.program.force(handle, reply)
         self._pass(handle)
@@ -241,8 +242,8 @@ class Replay:
         again = self.cost.prefill(Prefill(reused, length - reused)) - self.cost.prefill(Prefill(seen, length - seen))
         tally.rebuilt_ns += again + admission.transfer.bytes * self.cost.to_device.ns_per_byte
 
-    def _pass(self, handle: SequenceHandle) -> None:
-        with self.program.execute([(handle, 1 << 20)]) as pending:
+    def _pass(self, handle: SequenceHandle, tokens: int = 1 << 20) -> None:
+        with self.program.execute([(handle, tokens)]) as pending:
             pending.commit([handle])
 
     def _retire(self) -> None:

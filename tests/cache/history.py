@@ -24,6 +24,7 @@ from ninfer_core.contract.ids import Frontier, RequestId
 from ninfer_core.contract.intent import CacheIntent, CacheMode
 from ninfer_core.contract.plans import RequestWork, SequenceHandle
 from ninfer_core.contract.prompt import OutputStart, PreparedPrompt
+from ninfer_core.contract.results import ResourceResult
 from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.program.audit import audit
 from ninfer_core.program.planning.target import Activation, Target
@@ -92,7 +93,7 @@ class History:
 
         def started(plan):
             if self._troubled("refused"):
-                return program._refused("injected")
+                return ResourceResult.refused(program.revision, "injected")
             if self._troubled("start"):
                 raise MemoryError("injected: start")
             return start(plan)

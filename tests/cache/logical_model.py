@@ -106,7 +106,8 @@ class LogicalModel:
             assert (private[owner].session, private[owner].order) == (digest, kept.order)
             turns = {self.running[request].intent.session for request in self.placed}
             live = owner in self.bound.values() and kept.session not in turns
-            assert private[owner].retention is (Retention.LIVE_SESSION if live else Retention.RECENT_PRIVATE)
+            expected = Retention.LIVE_SESSION if live else Retention.RECENT_PRIVATE
+            assert private[owner].retention is (Retention.DISPOSABLE if kept.session is None else expected)
         assert {edge.request: edge.owner for edge in books.edges} == self.edges, "owner edges"
         bound = {session: books.sessions.owner_of(session_digest(session)) for session in self.highest}
         assert {s: o for s, o in bound.items() if o is not None} == self.bound, "SessionIndex"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from ninfer_core.cache.admission import Admitted, Ask, Blocked, Failed, Transferring
 from ninfer_core.cache.cost import CostModel
+from ninfer_core.cache.domain import Option
 from ninfer_core.cache.manager import ResourceManager
+from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.retention import Retention
 from ninfer_core.cache.sessions import SessionIndex, session_digest
 from ninfer_core.contract.cache_limits import DEMAND_WINDOW, CacheLimits
@@ -17,10 +20,18 @@ from ninfer_core.contract.ids import Frontier, OwnerId, RequestId
 from ninfer_core.contract.intent import CacheIntent, CacheMode
 from ninfer_core.contract.plans import RequestWork
 from ninfer_core.contract.prompt import OutputStart, PreparedPrompt
+from ninfer_core.contract.results import Ending, ResourceResult
 from ninfer_core.contract.sampling import SamplingParams
+from ninfer_core.contract.statistics import Placement, SourceOperation
 from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.planning.outcome import Outcome
+from ninfer_core.program.planning.projection import Projection
+from ninfer_core.program.planning.target import Target
 from ninfer_core.program.program import Program
+from tests.support.demotion import demoted
 from tests.support.ledger_model import LedgerModel
+from tests.support.managed import PAGE_BYTES, Managed
 
 GREEDY = SamplingParams(temperature=0)
 LIMITS = CacheLimits(private_cells=4, shared_cells=2, long_anchors=0, automatic_anchors=0, planning_ns=10**12)
@@ -243,7 +254,7 @@ def test_an_abort_consumes_no_credit_and_leaves_no_demand(monkeypatch: pytest.Mo
     stage, ledger = with_credit()
     epoch, request = stage.books.demand.epoch, stage.ask([*ledger, 7])
     with monkeypatch.context() as patch:
-        patch.setattr(stage.program, "start", lambda plan: stage.program._refused("injected"))
+        patch.setattr(stage.program, "start", lambda plan: ResourceResult.refused(stage.program.revision, "injected"))
         assert stage.admit(request) == Failed("injected")
     assert stage.credit() is not None and stage.books.demand.epoch == epoch and not stage.books.claims
     stage.manager.audit()
@@ -299,3 +310,129 @@ def test_an_owner_that_a_transition_may_change_is_not_released() -> None:
         assert not stage.books.eligible()
     stage.books.release(entry.owner)
     stage.manager.audit()
+
+
+@pytest.mark.req("TXN-9", "AUT-2")
+def test_who_shares_pages_that_another_ones_demotion_copied_is_catalogued_where_it_lies_now() -> None:
+    """Two continuations share a page. Of the first only the images go to main memory; when the second goes there whole,
+    the shared page is copied with it, and a checkpoint of the first can be recovered from main memory alone."""
+    managed = Managed(Vector(6, 6, (20,), 16 * PAGE_BYTES), replace(LIMITS, long_anchors=2))
+    prefix = list(range(64))
+    managed.run(prefix)
+    assert managed.run([*prefix, *range(2000, 2064)], sibling=True).reuse.frontier == 64
+    books, program = managed.manager.books, managed.program
+    first, second = (entry.owner for entry in books.private)
+
+    def degrade(owner: OwnerId, outcome: Outcome) -> list[Placement]:
+        with books.claimed([owner]):
+            result = program.transition(Target(None, {owner: outcome}))
+            assert result.ending is Ending.COMMITTED
+            books.adopt(result, RequestId(0))
+        managed.manager.audit()
+        entry = books.get(first)
+        assert entry is not None
+        return [checkpoint.placement for checkpoint in entry.checkpoints]
+
+    whole = demoted(program.domain([first])[first])
+    pages = whole.wants.host_pages
+    images_only = replace(whole, wants=Replicas(host_images=whole.wants.host_images, device_pages=pages))
+    assert degrade(first, images_only) == [Placement.MIXED]
+    assert degrade(second, demoted(program.domain([second])[second])) == [Placement.HOST]
+
+
+@pytest.mark.req("VAL-4", "RET-1")
+def test_who_stays_away_for_a_demand_window_is_expected_one_class_less() -> None:
+    assert [Retention.LIVE_SESSION.after(age) for age in (0, DEMAND_WINDOW - 1)] == [Retention.LIVE_SESSION] * 2
+    assert Retention.LIVE_SESSION.after(DEMAND_WINDOW) is Retention.RECENT_PRIVATE
+    assert Retention.LIVE_SESSION.after(2 * DEMAND_WINDOW) is Retention.DISPOSABLE
+    assert Retention.LIVE_SESSION.after(99 * DEMAND_WINDOW) is Retention.DISPOSABLE
+    stage = Stage(capacity=Vector(12, 0, (40,), 0))
+    for number, session in enumerate(("talk", None)):
+        request = stage.ask([100 * number + 1] * 20, session=session)
+        stage.admit(request)
+        stage.run(request)
+        stage.finish(request)
+    kept = {entry.session is not None: entry for entry in stage.books.private}
+    epoch = stage.books.demand.epoch
+    assert kept[True].prior(epoch) is Retention.LIVE_SESSION and kept[False].prior(epoch) is Retention.DISPOSABLE
+    assert kept[True].prior(kept[True].last_hit + DEMAND_WINDOW) is Retention.RECENT_PRIVATE
+
+
+@pytest.mark.req("CAN-8", "VAL-1", "VAL-8")
+@pytest.mark.parametrize("session", [None, "talk"])
+def test_what_a_stranger_would_take_with_its_source_is_a_loss(session: str | None) -> None:
+    """Four images: one is for the running request, three hold a long conversation (its turn and its end) and a short
+    one, all asked for without a session. Who begins like the long one starts from its first page. To consume it would
+    destroy 600 tokens that are not its own: the short conversation gives way instead."""
+    managed = Managed(Vector(3, 0, (40,), 0), LIMITS)
+    prefix = list(range(64))
+    managed.run([*prefix, *range(1000, 1600)], cuts=[64])
+    managed.run([7, 8, 9])
+    long, short = managed.manager.books.private
+    assert [c.frontier for c in long.checkpoints] == [64, 664] and len(short.checkpoints) == 1
+    kept = long.refs
+    again = managed.run([*prefix, 2000, 2001], cuts=[64], session=session)
+    assert again.reuse.frontier == 64 and again.reuse.operation is SourceOperation.FORK
+    assert managed.manager.books.get(short.owner) is None
+    entry = managed.manager.books.get(long.owner)
+    assert entry is not None and entry.refs == kept
+
+
+@pytest.mark.req("SES-3", "SES-4")
+def test_a_genuine_session_is_restored_beside_a_changed_one_of_the_same_trace() -> None:
+    """Equal traces prove nothing of a state that came from a file: what differs in one byte is not resident."""
+    one = Stage(capacity=Vector(6, 0, (20,), 0))
+    one.whole(list(range(40)))
+    (entry,) = one.books.private
+    good = one.program.save_continuations([entry.owner])
+    bad = copy.deepcopy(good)
+    bad.tensors["images"][:, 0] ^= 1
+    two = Stage(capacity=Vector(6, 0, (20,), 0))
+    proven = []
+    for content in (bad, good, good):
+        state = two.manager.persistence.restore(content)
+        pairs = zip(state.owners, state.checkpoints, strict=True)
+        found = [two.manager.persistence.verify(owner, c.ref) for owner, kept in pairs for c in kept]
+        proven.append((bool(state.physical.owners), any(one.differs for one in found)))
+    assert proven == [(True, True), (True, False), (False, False)], "changed; read in beside it; here already"
+
+
+@pytest.mark.req("SES-3", "CAN-1")
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_of_equal_states_the_one_that_somebody_vouches_for_is_taken(order: tuple[bool, bool]) -> None:
+    one = Stage(capacity=Vector(6, 0, (20,), 0))
+    ledger = one.whole(list(range(40)))
+    (entry,) = one.books.private
+    good = one.program.save_continuations([entry.owner])
+    bad = copy.deepcopy(good)
+    bad.tensors["images"][:, 0] ^= 1
+    two, genuine = Stage(capacity=Vector(6, 0, (20,), 0)), OwnerId(0)
+    for proven in order:
+        state = two.manager.persistence.restore(good if proven else bad, proven=proven)
+        genuine = state.owners[0] if proven else genuine
+    request = two.ask([*ledger, 5])
+    assert isinstance(two.admit(request), Admitted)
+    running = two.manager._running[request]
+    assert running.candidate.frontier > 0 and running.candidate.owner == genuine
+
+
+@pytest.mark.req("VAL-8", "VAL-2")
+def test_what_is_lost_is_priced_from_where_it_lies_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    identity = Objective.identity
+
+    def spy(self: Objective, option: Option, projection: Projection) -> float:
+        value = identity(self, option, projection)
+        if option.lost and option.source_owner is not None:
+            portfolio, now = self._portfolio, self._now(option, Target(option.demand), projection)
+            end = portfolio.end(option.lost, projection.final)
+            seen.append((value - now, portfolio.future_loss((option.source_owner,), end, portfolio.base())))
+        return value
+
+    monkeypatch.setattr(Objective, "identity", spy)
+    managed = Managed(Vector(3, 0, (40,), 0), LIMITS)
+    prefix = list(range(64))
+    managed.run([*prefix, *range(1000, 1600)], cuts=[64])
+    managed.run([7, 8, 9])
+    managed.run([*prefix, 2000, 2001], cuts=[64])
+    assert seen and all(found == pytest.approx(true) for found, true in seen)

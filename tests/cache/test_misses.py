@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ninfer_core.cache.misses import REMEMBERED, Graveyard, Lookup, Tombstone, explain
+from ninfer_core.cache.misses import REMEMBERED, Graveyard, Lookup, PassedOver, Tombstone, explain
 from ninfer_core.contract.ids import Frontier, RequestId
 from ninfer_core.contract.prompt import Boundaries, OutputStart, PreparedPrompt
-from ninfer_core.program.identity import Identity
+from ninfer_core.contract.statistics import MissReason
 
 BOUNDS = Boundaries(None, None, (Frontier(30), Frontier(60)), Frontier(60), Frontier(60), (), True)
 PROMPT = PreparedPrompt(tuple(range(70)), BOUNDS, OutputStart.ANSWER)
@@ -17,7 +17,7 @@ TOMB = Tombstone(40, b"", RequestId(7))
 
 
 def told(**found: object) -> list[tuple[int, int, str]]:
-    known = {"reused": 0, "common": 0, "other_identity": False, "passed_over": 0, "tomb": None, **found}
+    known = {"reused": 0, "common": 0, "other_identity": False, "passed_over": None, "tomb": None, **found}
     return [(m.start, m.end, m.reason.value) for m in explain(PROMPT, Lookup(**known))]  # type: ignore[arg-type]
 
 
@@ -28,14 +28,17 @@ def test_each_reason() -> None:
     assert told(reused=20, common=50) == [(20, 50, "no_checkpoint"), (50, 70, "diverged")]
     assert told(common=50, other_identity=True) == [(0, 50, "identity"), (50, 70, "diverged")]
     assert told(common=50, tomb=TOMB) == [(0, 40, "evicted"), (40, 50, "no_checkpoint"), (50, 70, "diverged")]
-    assert told(common=50, passed_over=30) == [(0, 30, "capacity"), (30, 50, "no_checkpoint"), (50, 70, "diverged")]
+    for why in (MissReason.CAPACITY, MissReason.BUDGET):
+        passed = PassedOver(30, why, "because")
+        found = [(0, 30, why.value), (30, 50, "no_checkpoint"), (50, 70, "diverged")]
+        assert told(common=50, passed_over=passed) == found
     assert told(reused=70, common=70) == []
 
 
 @pytest.mark.req("STAT-2")
 def test_the_first_new_token_and_its_message_are_named() -> None:
     def last(common: int) -> str:
-        return explain(PROMPT, Lookup(0, common, False, 0, None))[-1].detail
+        return explain(PROMPT, Lookup(0, common, False, None, None))[-1].detail
 
     assert [last(at) for at in (0, 29, 30, 59, 60)] == [
         "new from token 0 on, in message 1",
@@ -45,7 +48,7 @@ def test_the_first_new_token_and_its_message_are_named() -> None:
         "new from token 60 on, in the reply's opener",
     ]
     raw = PreparedPrompt((1, 2), None, OutputStart.ANSWER)
-    assert explain(raw, Lookup(0, 1, False, 0, None))[-1].detail == "new from token 1 on, in the raw prompt"
+    assert explain(raw, Lookup(0, 1, False, None, None))[-1].detail == "new from token 1 on, in the raw prompt"
 
 
 @pytest.mark.req("STAT-2", "EVI-6")
@@ -53,7 +56,8 @@ def test_the_first_new_token_and_its_message_are_named() -> None:
 @given(st.integers(0, 70), st.integers(0, 70), st.booleans(), st.integers(0, 70), st.integers(0, 70))
 def test_no_token_is_left_out(reused: int, common: int, other: bool, passed: int, buried: int) -> None:
     tomb = Tombstone(buried, b"", RequestId(1)) if buried > reused else None
-    found = Lookup(reused, max(common, reused), other, passed if passed > reused else 0, tomb)
+    over = PassedOver(passed, MissReason.CAPACITY, "because") if passed > reused else None
+    found = Lookup(reused, max(common, reused), other, over, tomb)
     at = reused
     for miss in explain(PROMPT, found):
         assert miss.start == at < miss.end and miss.detail
@@ -77,11 +81,3 @@ def test_the_deepest_grave_on_the_path() -> None:
     for i in range(REMEMBERED):
         graves.bury(100, b"", RequestId(i))
     assert graves.deepest(0, 60, path) is None, "only the last ones are remembered"
-
-
-def test_sharing_more_is_having_more_in_common() -> None:
-    paths = [Identity.of(tokens, (), (), len(tokens)) for tokens in ([1, 2, 3, 4], [1, 2, 3], [1, 2, 9, 4], [7], [1])]
-    for one in paths:
-        for other in paths:
-            for tokens in range(6):
-                assert one.shares_more(other, tokens) == (one.common(other) > tokens)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from ninfer_core.cache import search
-from ninfer_core.cache.budget import Budget, Stop
+from ninfer_core.cache.budget import WORK_OF_A_TARGET, Budget, Stop
 from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.cost import CostModel, PrefillCost, TransferCost
 from ninfer_core.cache.domain import Option
@@ -229,6 +229,42 @@ def test_captures_against_the_complete_closure() -> None:
     assert found > 5
 
 
+@pytest.mark.req("PLAN-5", "PLAN-13", "CAN-8")
+@pytest.mark.parametrize("targets", [0, 1000])
+def test_a_rung_takes_the_source_in_the_mode_that_can_8_gives_it(targets: int) -> None:
+    """The branch does not hold beside its conversation: it is consumed, and the oldest other owner is enough."""
+    shelves = [Shelf(2, last_hit=1), Shelf(2, last_hit=2), Shelf(4, last_hit=3)]
+    problem = build(shelves, Vector(9, 0, (9,), 0), [])
+    (deep,) = problem.world.owners[OwnerId(2)].checkpoints
+    shallow = Checkpoint(CheckpointRef(50), SourceKind.TURN_CLOSURE, 64, ImageId(8), ((deep.pages[0][0],),))
+    owner = Owner(OwnerId(2), Role.PRIVATE, (shallow, deep))
+    have = problem.world.replicas | Replicas(device_images=1 << 8)
+    world = replace(problem.world, owners={**problem.world.owners, OwnerId(2): owner}, replicas=have)
+    retained, consumed = (
+        Source(owner.id, shallow, SourceMode.RETAIN),
+        Source(owner.id, shallow, SourceMode.CONSUME, (shallow,)),
+    )
+    fallback = Option(0, Activation(consumed, (6,)), 70, owner.id, base_dead=frozenset({deep.ref}), reused=64)
+    option = Option(0, Activation(retained, (6,)), 70, owner.id, reused=64, fallback=fallback)
+    entry = problem.entries[owner.id]
+    entry.checkpoints = (CheckpointSummary(shallow.ref, shallow.kind, 64, Placement.DEVICE), *entry.checkpoints)
+    texts = {**problem.texts, shallow.ref: problem.texts[deep.ref][:64]}
+    keys = {**problem.keys, shallow.ref: b"shallow"}
+    problem = replace(problem, world=world, texts=texts, keys=keys, options=[option, root(6)])
+    ranking = [OwnerId(number) for number in range(3)]
+    choice = problem.planner().materialize(problem.options, Budget(targets, 10**12), ranking)
+    assert choice.node is not None and choice.node.option is fallback
+    assert evicted(choice) == {OwnerId(0)}
+
+
+@pytest.mark.req("PLAN-5")
+def test_a_rung_demotes_what_there_is_a_host_tier_for() -> None:
+    """Host has room for keys and values, for no image: pages go there, and nobody is evicted."""
+    problem = build([Shelf(2, last_hit=at) for at in range(3)], Vector(9, 0, (7,), 800), [root(2)])
+    choice = problem.planner().materialize(problem.options, Budget(0, 0), [OwnerId(at) for at in range(3)])
+    assert choice.node is not None and choice.node.adoptable and not evicted(choice)
+
+
 # --- budgets ------------------------------------------------------------------------------------------------------
 @pytest.mark.req("PLAN-8")
 def test_the_window_is_short_at_first_and_whole_for_a_large_gain() -> None:
@@ -244,11 +280,14 @@ def test_the_window_is_short_at_first_and_whole_for_a_large_gain() -> None:
     assert budget.stop(1e9) is Stop.TIME_BUDGET, "the next operation is predicted not to fit"
 
 
-@pytest.mark.req("PLAN-8")
-def test_targets_and_time_are_bounded_independently_and_shared_with_runnable_requests() -> None:
+@pytest.mark.req("PLAN-8", "PLAN-10")
+def test_targets_work_and_time_are_bounded_independently_and_shared_with_runnable_requests() -> None:
     budget = Budget(1, 10**12)
     budget.spent()
     assert budget.stop(1e18) is Stop.TARGET_BUDGET
+    work = Budget(3, 10**12)
+    work.spent(3 * WORK_OF_A_TARGET)
+    assert work.stop(1e18) is Stop.WORK_BUDGET, "one target changed as many owners as three may"
     now = [0]
     shared = Budget(10, 4_000, runnable=3, clock=lambda: now[0])
     now[0] = 1_001
@@ -269,6 +308,11 @@ def test_every_reason_to_stop_leaves_a_verified_incumbent(monkeypatch: pytest.Mo
         Stop.QUEUE_EXHAUSTED,
         Stop.TARGET_BUDGET,
     )
+    many = build([Shelf(1) for _ in range(40)], Vector(50, 0, (41,), 0), [root(38)])
+    steps = many.planner()._search
+    stop = steps.dive(*steps.identities(many.options[0]), Budget(10, 10**12))
+    assert stop is Stop.WORK_BUDGET, "ten targets of 38 owners are more work than ten may be"
+    assert steps.best is not None and steps.best.adoptable and len(steps.best.chosen) == 38
     monkeypatch.setattr(search, "MOST_NODES", 1)
     worthless = build([Shelf(2, shared=True), Shelf(4)], Vector(9, 0, (7,), 0), [root(6)])
     assert worthless.planner().materialize(worthless.options, plenty()).node is not None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from ninfer_core.cache import shelf as catalog_shelf
 from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.cost import CostModel, PrefillCost, TransferCost
 from ninfer_core.cache.demand import Demand, DemandWindow
@@ -62,9 +63,15 @@ class Shelf:
         index = PathIndex(lambda a, b: self.paths[b].startswith(self.paths[a]))
         for ref in self.paths:
             index.add(ref)
-        keys = {ref: path.encode() for ref, path in self.paths.items()}
-        contents = Contents(self.owners, self.demands, keys, self.now)
-        return Portfolio(GEOMETRY, COST, index, lambda: contents)
+        shelf = catalog_shelf.Shelf()
+        for entry, checkpoints, _ in self.owners:
+            for checkpoint in checkpoints:
+                shelf.add(checkpoint.ref, self.paths[checkpoint.ref].encode(), entry.owner)
+        entries = {entry.owner: entry for entry, _, _ in self.owners}
+        held = {entry.owner: checkpoints for entry, checkpoints, _ in self.owners}
+        shared = {entry.owner for entry, _, shared in self.owners if shared}
+        contents = Contents(entries.get, shared.__contains__, held.__getitem__, shelf, self.demands, 0, self.now)
+        return Portfolio(GEOMETRY, COST, index, contents)
 
     def loss(self, owner: OwnerId, *dead: CheckpointRef, portfolio: Portfolio | None = None) -> float:
         portfolio = portfolio or self.portfolio()

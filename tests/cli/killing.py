@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ninfer_cli.repl.tree import Tree
 from ninfer_cli.sessions import read_conversation
-from ninfer_core import SessionError, SessionStore
+from ninfer_core import Engine, EngineOptions, Message, SamplingParams, SessionError, SessionStore
 from tests.support.ninfer_process import ROOT
 
 SCRIPT = [
@@ -52,35 +52,67 @@ def kept_tree(session: Path) -> Tree | None:
         return read_conversation(store.header.value["conversation"], session).tree
 
 
-def kill_once(home: Path, number: int, delay: float) -> tuple[int, int]:
-    """Start, kill after delay seconds. Returns (replies that had been printed, turns that were kept)."""
+def kill_once(home: Path, number: int, replies: int, delay: float) -> tuple[int, int, float]:
+    """Start, and kill a delay in seconds after so many replies were printed.
+
+    Returns:
+        Replies that had been printed, turns that were kept, and seconds from the first to the last reply.
+    """
     script, session = home / "script.txt", home / f"session-{number}"
     script.write_text("\n".join(SCRIPT) + "\n")
     process = start(home, session, script)
+    assert process.stdout is not None
+    out, first = b"", 0.0
+    # A reply is followed by a blank line as soon as the next one begins.
+    while printed(out) < replies and (data := os.read(process.stdout.fileno(), 65536)):
+        out += data
+        first = first or time.monotonic()
+    took = time.monotonic() - first
     try:
         process.wait(delay)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
-    out, _ = process.communicate()
-    printed = len([line for line in out.decode().split("\n\n") if line.strip()])
+    rest, _ = process.communicate()
     tree = kept_tree(session)
-    return printed, 0 if tree is None else sum(node.parent is not None for node in tree.nodes)
+    kept = 0 if tree is None else sum(node.parent is not None for node in tree.nodes)
+    return printed(out + rest), kept, took
+
+
+def printed(out: bytes) -> int:
+    return len([part for part in out.decode("utf-8", "replace").split("\n\n") if part.strip()])
+
+
+def resumes(engine: Engine, session: Path) -> int:
+    """Go on with what was kept: how many tokens of the next prompt need not be read again."""
+    tree = kept_tree(session)
+    assert tree is not None
+    restored = engine.restore_session(session)
+    assert not restored.dropped and not restored.left_out
+    done = engine.generate(
+        [*tree.messages(), Message("user", "And?")], max_new=1, sampling=SamplingParams(temperature=0)
+    )
+    return done.statistics.usage.reused_tokens
 
 
 def kill_many(count: int, seed: int, tell: Callable[[str], None] = lambda line: None) -> None:
-    """AssertionError where a finished turn is missing. A reply counts as finished once the next one has begun."""
+    """AssertionError where a finished turn is missing, or would be read again from its first token. A reply counts as
+    finished once the next one has begun."""
     rng = random.Random(seed)
-    with tempfile.TemporaryDirectory() as directory:
+    options = EngineOptions(dtype="float32", max_context=1024)
+    with tempfile.TemporaryDirectory() as directory, Engine(options) as engine:
         home = Path(directory)
-        began = time.monotonic()
-        printed, turns = kill_once(home, 0, 120)
-        whole = time.monotonic() - began
-        assert (printed, turns) == (7, 7), "the script itself"
+        said, turns, took = kill_once(home, 0, len(SCRIPT), 600)
+        assert (said, turns) == (len(SCRIPT), len(SCRIPT)), "the script itself"
         for number in range(1, count + 1):
-            delay = rng.uniform(0.3, 1.0) * whole
-            printed, turns = kill_once(home, number, delay)
-            tell(f"{number}: killed after {delay:.2f} s, {printed} replies printed, {turns} turns kept")
-            assert printed - 1 <= turns <= 7, f"{printed} replies were printed and {turns} turns kept"
+            replies, delay = rng.randrange(len(SCRIPT)), rng.uniform(0, 2) * took / len(SCRIPT)
+            said, turns, _ = kill_once(home, number, replies, delay)
+            assert said - 1 <= turns <= len(SCRIPT), f"{said} replies were printed and {turns} turns kept"
+            reused = resumes(engine, home / f"session-{number}") if turns else 0
+            tell(
+                f"{number}: killed {delay:.2f} s after reply {replies}: {said} replies printed, {turns} turns kept, "
+                f"{reused} tokens reused"
+            )
+            assert reused > 0 or not turns, "the next turn reads everything again"
 
 
 def main() -> None:
@@ -92,7 +124,7 @@ def main() -> None:
         kill_many(arguments.count, arguments.seed, print)
     except SessionError as error:
         raise SystemExit(f"a session does not load: {error}") from error
-    print(f"{arguments.count} kills, seed {arguments.seed}: every finished turn was there")
+    print(f"{arguments.count} kills, seed {arguments.seed}: every finished turn was there, and is gone on from")
 
 
 if __name__ == "__main__":

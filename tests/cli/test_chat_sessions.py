@@ -12,7 +12,8 @@ import pytest
 
 from ninfer_cli.app import main
 from ninfer_cli.repl.chat import Chat
-from ninfer_cli.sessions import Kept, conversation_json
+from ninfer_cli.repl.tree import Tree
+from ninfer_cli.sessions import Kept, conversation_json, crashed, read_conversation
 from ninfer_core import Engine, EngineOptions, SessionStore
 from tests.cli.killing import kept_tree, kill_many
 
@@ -130,7 +131,8 @@ def test_a_session_written_by_another_user_is_said_to_be_unproven(home: Path, ch
     [
         (("--continue",), 2, "no conversation was kept"),
         (("--resume", "nobody"), 2, "there is no such conversation"),
-        (("--resume", "list"), 2, "nothing was kept yet"),
+        (("--resume",), 2, "nothing was kept yet"),
+        (("--resume", "--continue"), 2, "exclude each other"),
         (("--rebuild",), 2, "name one with --session"),
         (("--session", "here", "--continue"), 2, "exclude each other"),
         (("--session", "{home}/junk"), 1, "is no session"),
@@ -163,6 +165,62 @@ def test_a_chat_that_did_not_end_in_peace_is_offered(home: Path, chat) -> None:
         store.autosave(None, conversation_json(Kept(tree, (), True), "demo"))
     assert f"{kept.name} did not end in peace" in chat("hello", options=("--no-autosave",)).err + chat("hello").err
     assert "did not end in peace" not in chat("hello", options=("--continue",)).err
+
+
+def test_looking_for_a_crash_changes_nothing(home: Path, chat) -> None:
+    chat("I am Bela.")
+    (kept,) = sessions(home)
+    stray = kept / "00000999.segment"
+    stray.write_bytes(b"a writer would sweep it away")
+    before = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    assert crashed() is None
+    with SessionStore(kept) as store:
+        store.autosave(None, conversation_json(Kept(kept_tree_of(store), (), True), "demo"))
+        assert crashed() is None, "it is being written"
+    before = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}
+    found = crashed()
+    assert found is not None and found.path == kept
+    assert {path.name: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+
+
+def kept_tree_of(store: SessionStore) -> Tree:
+    assert store.header is not None
+    return read_conversation(store.header.value["conversation"], store.path).tree
+
+
+def test_a_new_conversation_is_kept_for_itself(home: Path, chat) -> None:
+    done = chat("I am Bela.", "/new", "/tree", "I am Tom.", "/new")
+    assert done.status == 0, done.err
+    assert len(done.results["/tree"]["result"]) == 1, "another tree"
+    trees = [kept_tree(path) for path in sessions(home)]
+    assert sorted(tree.turn.text for tree in trees if tree is not None and tree.turn) == ["I am Bela.", "I am Tom."]
+    assert crashed() is None
+    # where it cannot be kept nothing is lost either
+    alone = chat("I am Bela.", "/new", "/tree", "/switch 1", options=("--no-autosave",))
+    assert alone.status == 0 and len(alone.results["/tree"]["result"]) == 3 and len(sessions(home)) == 2
+
+
+def test_rebuild_reads_the_text_where_a_segment_is_gone(home: Path, chat) -> None:
+    chat("I am Bela.", options=("--session", str(home / "one")))
+    next((home / "one").glob("*.segment")).unlink()
+    refused = chat("Who am I?", options=("--session", str(home / "one")))
+    assert refused.status == 1 and "missing" in refused.err and "--rebuild reads its text" in refused.err
+    back = chat("Who am I?", "/tree", options=("--session", str(home / "one"), "--rebuild"))
+    assert back.status == 0 and [row["turn"] for row in back.results["/tree"]["result"]] == [None, 1, 2], back.err
+    again = chat("And now?", options=("--session", str(home / "one")))
+    assert again.status == 0 and again.replies[0]["usage"]["reused_tokens"] > 0, again.err
+
+
+def test_the_tree_names_what_only_the_disk_has(home: Path, chat) -> None:
+    chat("I am Bela.", "I live in Zurich, in a house with a garden.", options=("--session", str(home / "one")))
+    # two states: the endpoint of the newest turn finds room, and one more
+    small = ("--session", str(home / "one"), "--device-state-slots", "1", "--max-concurrency", "1")
+    done = chat("/tree", options=small)
+    states = [row["resume"] for row in done.results["/tree"]["result"]][1:]
+    assert done.status == 0 and "found no room: raise --device-state-slots" in done.err, done.err
+    assert any(state.startswith("disk ") or ", disk " in state for state in states), states
+    more = chat("/tree", options=("--session", str(home / "one")))
+    assert all("disk" not in row["resume"] for row in more.results["/tree"]["result"][1:])
 
 
 def test_a_full_disk_is_a_warning_and_the_chat_goes_on(home: Path, chat, monkeypatch: pytest.MonkeyPatch) -> None:

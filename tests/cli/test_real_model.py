@@ -22,7 +22,7 @@ def real(ninfer: Ninfer, *arguments: str, stdin: str = "") -> subprocess.Complet
     command = [sys.executable, "-m", "ninfer_cli", *arguments]
     environment = {**ninfer.environment, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, input=stdin, env=environment, cwd=ninfer.home, capture_output=True, text=True, timeout=120, check=False
+        command, input=stdin, env=environment, cwd=ninfer.home, capture_output=True, text=True, timeout=280, check=False
     )
 
 

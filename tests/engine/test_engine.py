@@ -274,3 +274,10 @@ def test_an_engine_that_was_forgotten_lets_go_of_its_thread_and_model(tiny_direc
     assert not thread.is_alive()
     gc.collect()
     assert program() is None
+
+
+@pytest.mark.req("STAT-3")
+def test_the_last_event_says_how_full_the_cache_is(engine: Engine) -> None:
+    *_, last = engine.stream("Hello", max_new=2)
+    assert isinstance(last, Finished) and last.axes == engine.cache_table().axes
+    assert any(axis.used for axis in last.axes)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ninfer_core import (
     CacheIntent,
     Completion,
+    ContextCacheOptions,
     Engine,
     EngineOptions,
     FileOptions,
@@ -26,6 +28,7 @@ from ninfer_core import (
     SessionKey,
     SessionStore,
     open_session,
+    open_text,
 )
 from ninfer_core.program import session_segments
 
@@ -164,21 +167,28 @@ def test_autosave_writes_a_turn_once_and_a_restored_one_not_again(
         other.audit()
 
 
-def test_unproven_state_is_never_signed_until_it_is_replayed(engine: Engine, tmp_path: Path) -> None:
+def test_unproven_state_is_never_signed_until_it_is_replayed(
+    engine: Engine, tiny_directory: Path, tmp_path: Path
+) -> None:
     _, ledgers, _ = speak(engine, "one")
     theirs, mine = SessionKey(b"t" * 32), KEY
     engine.save_session(tmp_path / "theirs", ledgers, {}, FileOptions(key=theirs))
     restored = engine.restore_session(tmp_path / "theirs", mine)
     assert restored.proven is False
-    engine.save_session(tmp_path / "a", ledgers, {}, FileOptions(key=mine))
-    assert open_session(tmp_path / "a", mine).header.proven is None, "a save must not launder it"
-    with SessionStore(tmp_path / "d", mine) as store:
-        engine.autosave(store, ledgers, {})
-        assert open_session(tmp_path / "d", mine).header.proven is None
-    found = engine.verify_session(restored)
-    assert all(v.done and not v.differs for one in found for v in one)
-    engine.save_session(tmp_path / "b", ledgers, {}, FileOptions(key=mine))
-    assert open_session(tmp_path / "b", mine).header.proven is True
+    engine.save_session(tmp_path / "own", ledgers, {}, FileOptions(key=mine))
+    assert open_session(tmp_path / "own", mine).header.proven is True, "it was here already, to the byte"
+    with Engine(EngineOptions(model=tiny_directory, max_concurrency=2, max_context=1024)) as other:
+        restored = other.restore_session(tmp_path / "theirs", mine)
+        assert restored.proven is False
+        other.save_session(tmp_path / "a", ledgers, {}, FileOptions(key=mine))
+        assert open_session(tmp_path / "a", mine).header.proven is None, "a save must not launder it"
+        with SessionStore(tmp_path / "d", mine) as store:
+            other.autosave(store, ledgers, {})
+            assert open_session(tmp_path / "d", mine).header.proven is None
+        found = other.verify_session(restored)
+        assert all(v.done and not v.differs for one in found for v in one)
+        other.save_session(tmp_path / "b", ledgers, {}, FileOptions(key=mine))
+        assert open_session(tmp_path / "b", mine).header.proven is True
 
 
 def test_a_disk_that_is_full_or_read_only(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,3 +213,88 @@ def test_a_disk_that_is_full_or_read_only(engine: Engine, tmp_path: Path, monkey
         engine.autosave(store, [*ledgers, *more], "new")
     assert open_session(tmp_path / "d").header.value["conversation"] == "new"
     engine.audit()
+
+
+@pytest.mark.req("SES-3")
+def test_what_is_resident_already_is_not_restored_again(engine: Engine, tmp_path: Path) -> None:
+    messages, ledgers, _ = speak(engine, "Who lives next door?", "And opposite?")
+    engine.save_session(tmp_path / "talk", ledgers, {}, FileOptions(key=KEY))
+    before = {row.owner: row.checkpoints for row in engine.cache_table().owners}
+    restored = engine.restore_session(tmp_path / "talk", KEY)
+    assert {row.owner: row.checkpoints for row in engine.cache_table().owners} == before
+    saved = open_session(tmp_path / "talk").header.value["continuations"]
+    assert [[c.frontier for c in one] for one in restored.checkpoints] == [
+        [c["frontier"] for c in one["checkpoints"]] for one in saved
+    ]
+    assert set(restored.owners) <= before.keys() and restored.released == 0
+    assert all(v.done and not v.differs for one in engine.verify_session(restored) for v in one)
+    # so from a directory, which goes on being written
+    with SessionStore(tmp_path / "store", KEY) as store:
+        engine.autosave(store, ledgers, {})
+    with SessionStore(tmp_path / "store", KEY) as store:
+        again = engine.restore_session(store, KEY)
+        assert set(again.owners) == set(restored.owners)
+        messages.append(Message("user", "Thanks"))
+        done = engine.generate(messages, sampling=GREEDY, max_new=4, cache=CacheIntent(session="talk"))
+        kept = engine.autosave(store, [*ledgers, (*done.prompt_token_ids, *done.token_ids)], {})
+        assert not kept.left_out
+        held = open_session(tmp_path / "store").header.value["continuations"]
+        assert len(held) == len(kept.checkpoints), "nothing is kept twice"
+    engine.audit()
+
+
+@pytest.mark.req("SES-3")
+def test_room_is_made_for_every_checkpoint_before_one_is_dropped(
+    engine: Engine, tiny_directory: Path, tmp_path: Path
+) -> None:
+    _, ledgers, _ = speak(engine, "What grows here?", "And there?")
+    engine.save_session(tmp_path / "talk", ledgers, {})
+    saved = open_session(tmp_path / "talk").header.value["continuations"]
+    images = len({c["image"] for one in saved for c in one["checkpoints"]})
+    assert images > len(saved), "there are optional ones"
+    small = EngineOptions(
+        model=tiny_directory, max_context=1024, cache=ContextCacheOptions(device_state_slots=images - 1)
+    )
+    with Engine(small) as other:
+        speak(other, "Something else", "that fills", "all of the cache")
+        restored = other.restore_session(tmp_path / "talk")
+        assert not restored.dropped and not restored.left_out and restored.released > 0
+        assert len(restored.checkpoints) == len(saved)
+        other.audit()
+    with Engine(replace(small, cache=ContextCacheOptions(device_state_slots=images - 2))) as tight:
+        restored = tight.restore_session(tmp_path / "talk")
+        assert restored.dropped and restored.advice == "--device-state-slots"
+
+
+@pytest.mark.req("SES-2")
+def test_the_end_of_a_prefill_is_stored_once(engine: Engine, tmp_path: Path) -> None:
+    prompt = engine.prepare_prefix([Message("system", "Be exact.")], "A report of some length. " * 9)
+    engine.prefill(prompt)
+    engine.save_session(tmp_path / "report", [prompt.token_ids], {})
+    saved = open_session(tmp_path / "report").header.value["continuations"]
+    held = [(c["frontier"], c["image"]) for one in saved for c in one["checkpoints"]]
+    assert sum(frontier == len(prompt) for frontier, _ in held) == 2, "where it ends, and the endpoint"
+    assert len(set(held)) == len({frontier for frontier, _ in held})
+    with Engine(EngineOptions(model=engine.info.model_directory, max_context=1024)) as other:
+        restored = other.restore_session(tmp_path / "report")
+        assert all(v.done and not v.differs for one in other.verify_session(restored) for v in one)
+        assert other.prefill(prompt).statistics.usage.prefill_tokens == 0
+        other.audit()
+
+
+def test_the_text_opens_where_segments_are_gone(engine: Engine, tmp_path: Path) -> None:
+    _, ledgers, _ = speak(engine, "Who is there?")
+    with SessionStore(tmp_path / "store", KEY) as store:
+        engine.autosave(store, ledgers, {"said": "this"})
+    first, *_ = sorted((tmp_path / "store").glob("*.segment"))
+    first.unlink()
+    with pytest.raises(SessionError, match="missing"):
+        SessionStore(tmp_path / "store", KEY)
+    assert open_text(tmp_path / "store", KEY).value["conversation"] == {"said": "this"}
+    left = set((tmp_path / "store").glob("*.segment"))
+    with SessionStore(tmp_path / "store", KEY, text_only=True) as store:
+        assert store.header is not None and store.header.value["conversation"] == {"said": "this"}
+        assert set((tmp_path / "store").glob("*.segment")) == left, "the old state goes when the new one is there"
+        engine.autosave(store, ledgers, {"said": "more"})
+    assert open_session(tmp_path / "store", KEY).header.value["conversation"] == {"said": "more"}
+    assert not left & set((tmp_path / "store").glob("*.segment"))

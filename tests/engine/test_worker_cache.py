@@ -14,11 +14,14 @@ import pytest
 
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import Revision
+from ninfer_core.contract.intent import CacheIntent
+from ninfer_core.contract.results import ResourceResult
 from ninfer_core.contract.statistics import SourceKind, SourceOperation
 from ninfer_core.engine.errand import Errand
-from ninfer_core.engine.events import Completion, FinishReason, Started
+from ninfer_core.engine.events import Completion, FinishReason, Prefilled, Started
 from ninfer_core.engine.handle import RequestHandle
 from ninfer_core.engine.scheduler import MOST_PASSES
+from ninfer_core.engine.worker import LOOK_AGAIN
 from ninfer_core.errors import CapacityError, EngineClosed
 from ninfer_core.program.transactions.running import CopyError, Phase
 from tests.support.bench_engine import BenchEngine
@@ -75,7 +78,8 @@ def test_an_aborted_start_is_tried_again_and_given_up_in_the_end(
 
         def refuse(plan: Any) -> Any:
             left[0] -= 1
-            return engine.program._refused("injected") if left[0] >= 0 else start(plan)
+            refused = ResourceResult.refused(engine.program.revision, "injected")
+            return refused if left[0] >= 0 else start(plan)
 
         monkeypatch.setattr(engine.program, "start", refuse)
         before = engine.program.revision
@@ -183,7 +187,7 @@ def _cancelled_at(step: int) -> bool:
             return False
         assert result.finish_reason is FinishReason.INTERRUPTED
         # Once it is committed the sequence is the conversation, and a cancel gives that up (DEF-4).
-        committed = bool(result.token_ids)
+        committed = reused(result) > 0
         assert committed or reused(again) == len(FIRST) + 3
         return not committed
 
@@ -283,6 +287,106 @@ def test_rows_decode_between_two_pieces_of_a_restore_from_host(monkeypatch: pyte
     inside = log[first : last + 1]
     assert inside.count("piece") >= 4
     assert "piece,piece" not in ",".join(inside), f"two pieces without a round between them: {inside}"
+
+
+@pytest.mark.req("TXN-7", "ACT-3", "CAN-9")
+@pytest.mark.parametrize(
+    ("lease", "share"),
+    [
+        (32, False),  # it waits for its next lease
+        (None, True),  # it waits to capture its prompt for others
+    ],
+)
+def test_a_row_that_waits_for_the_books_runs_before_the_next_transition(lease: int | None, share: bool) -> None:
+    limits = replace(LIMITS, shared_cells=2, lanes=3)
+    with BenchEngine(3, 40, 128, queue_limit=64, limits=limits, slots=(1, 4), lease=lease) as engine:
+        for n in range(6):
+            turn(engine, [(n * 11 + i) % 50 for i in range(70)], 2)
+        advance, left, seen = engine.program.advance, dict[int, int](), list[int]()
+
+        def slow(transaction: Any, plan: Any) -> Any:
+            """Every admission that makes room takes eight pieces of work more."""
+            if engine.worker._scheduler.opening is None:
+                return advance(transaction, plan)
+            if id(transaction) not in left and row._request.handle is not None:
+                seen.append(len(row._request.token_ids))  # at the start of each
+            left[id(transaction)] = left.get(id(transaction), 8) - 1
+            return None if left[id(transaction)] >= 0 else advance(transaction, plan)
+
+        engine.program.advance = slow  # type: ignore[method-assign]
+        engine.hold()
+        row = engine.submit([(i * 7 + 1) % 50 for i in range(100)], 300, cache=CacheIntent(share_prompt=share))
+        others = [engine.submit([(n * 13 + i * 3) % 50 for i in range(70)], 2) for n in range(40)]
+        engine.go_on()
+        results = [handle.result(120) for handle in (row, *others)]
+        assert all(result.error is None for result in results)
+    stuck = [tokens for tokens, then in pairwise(seen) if tokens == then < 300]
+    assert len(seen) > 10 and stuck == [], "it got further between any two transitions"
+
+
+@pytest.mark.req("DEF-4", "TXN-1")
+def test_who_is_interrupted_beside_a_transition_and_then_cancelled_is_not_kept() -> None:
+    with engine_with(lanes=2, pages=20) as engine:
+        turn(engine, FIRST)
+        advance, closed = engine.program.advance, threading.Event()
+
+        def waiting(transaction: Any, plan: Any) -> Any:
+            return advance(transaction, plan) if closed.is_set() else None
+
+        row = engine.submit([5, 6, 7], 400)
+        next(event for event in row.events() if isinstance(event, Prefilled))
+        engine.program.advance = waiting  # type: ignore[method-assign]
+        other = engine.submit(SECOND, 4)
+        while engine.worker._scheduler.opening is None or not row._request.token_ids:
+            time.sleep(0.001)
+        row.interrupt()
+        while row._request.ending is None:
+            time.sleep(0.001)
+        assert row._request.ending.keep
+        row.cancel()
+        closed.set()
+        row.result(120)
+        assert not row._request.kept
+        expect(engine, SECOND, other.result(120))
+
+
+@pytest.mark.req("TXN-7")
+@pytest.mark.parametrize("beside", [False, True])
+def test_without_a_row_to_run_the_worker_sleeps_until_copies_are_looked_at_again(
+    beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine_with(lanes=2, pages=20) as engine:
+        turn(engine, FIRST)
+        looks, slept = [5], list[float]()
+        wait = engine.worker._changed.wait
+
+        def landed() -> bool:
+            looks[0] -= 1
+            return looks[0] < 0
+
+        def noted(timeout: float | None = None) -> bool:
+            if timeout is not None:
+                slept.append(timeout)
+            return wait(timeout)
+
+        row = None
+        if beside:
+            engine.hold()
+            row = engine.submit([5, 6, 7], 400)
+            while not engine.worker._scheduler.running:
+                time.sleep(0.001)
+        else:
+            turn(engine, FIRST[::-1])
+        monkeypatch.setattr(engine.program.physical.copies, "landed", landed)
+        monkeypatch.setattr(engine.worker._changed, "wait", noted)
+        other = engine.submit(SECOND, 4)
+        engine.go_on()
+        expect(engine, SECOND, other.result(120))
+        if row is not None:
+            row.cancel()
+            row.result(120)
+    assert looks[0] < 0, "copies were waited for"
+    assert slept == ([] if beside else [LOOK_AGAIN] * 5)
 
 
 @pytest.mark.req("RET-2")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from ninfer_core.contract.ids import PAGE_SIZE
-from ninfer_core.program.ledger.arena import Arena
 from ninfer_core.program.ledger.bits import members
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.target import Activation, Capture, SourceMode, Target
@@ -15,7 +15,8 @@ from ninfer_core.program.planning.target import Activation, Capture, SourceMode,
 
 @dataclass
 class Replay:
-    """Replays a target's stages. `peak` is the largest use seen on each axis, `stuck` a Host extent without a hole."""
+    """Replays a target's stages. `peak` is the largest use seen on each axis, `stuck` a Host extent without a hole,
+    `shrunk` the replaced extents (offset, size) with those that took their place."""
 
     world: World
     target: Target
@@ -23,6 +24,7 @@ class Replay:
     stuck: bool = False
     moved: bool = False
     copies: Counter = field(default_factory=Counter)
+    shrunk: list[tuple[tuple[int, int], list[tuple[int, int]]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         w = self.world
@@ -30,7 +32,8 @@ class Replay:
         self.host_images = set(members(w.replicas.host_images))
         self.device_pages = set(members(w.replicas.device_pages))
         self.host_pages = set(members(w.replicas.host_pages))
-        self.extents = {(e.offset, e.size): set(e.pages) for e in w.extents}
+        self.extents = {(e.offset, e.size): {p for p in e.pages if p in set(members(e.mask))} for e in w.extents}
+        self.order = {(e.offset, e.size): (e.pool, e.pages) for e in w.extents}
         self.reserved: Counter = Counter()
         for owner in w.owners.values():
             for number, count in enumerate(owner.lane.promised if owner.lane else ()):
@@ -59,7 +62,50 @@ class Replay:
 
     def drop_host_page(self, page: int) -> None:
         self.host_pages.discard(page)
-        self.extents = {span: pages for span, pages in self.extents.items() if pages & self.host_pages}
+        for span, pages in list(self.extents.items()):
+            pages.discard(page)
+            if not pages:
+                del self.extents[span]
+
+    def holes(self) -> list[tuple[int, int]]:
+        """(offset, size) of what no extent takes, ascending."""
+        at, end, found = 0, self.world.geometry.capacity.host_bytes, []
+        for offset, size in sorted(self.extents):
+            if offset > at:
+                found.append((at, offset - at))
+            at = offset + size
+        return [*found, (at, end - at)] if at < end else found
+
+    def places(self, sizes: list[int]) -> list[tuple[int, int] | None]:
+        """A span for each size in turn, the smallest hole that holds it; None where none does."""
+        holes, found = self.holes(), []
+        for size in sizes:
+            hole = min((h for h in holes if h[1] >= size), key=lambda h: (h[1], h[0]), default=None)
+            found.append(None if hole is None else (hole[0], size))
+            if hole is not None:
+                holes.remove(hole)
+                holes += [(hole[0] + size, hole[1] - size)] if hole[1] > size else []
+        return found
+
+    def shrink(self, sizes: list[int]) -> None:
+        """Replace extents that are partly dead, the fewest living bytes first, until a span for each size is found."""
+        bytes_of = {s: len(p) * self.world.geometry.pools[self.order[s][0]].page_bytes for s, p in self.extents.items()}
+        for span in sorted(self.extents, key=lambda s: (bytes_of[s], s[0])):
+            if None not in self.places(sizes):
+                return
+            pool, pages = self.order[span]
+            runs = consecutive_runs(pages, self.extents[span])
+            if sum(map(len, runs)) == len(pages):
+                continue
+            page_bytes = self.world.geometry.pools[pool].page_bytes
+            spans = self.places([len(run) * page_bytes for run in runs])
+            if None in spans:
+                continue
+            for new, run in zip(spans, runs, strict=True):  # reserved and copied while the old one is there
+                self.extents[new], self.order[new] = set(run), (pool, tuple(run))
+            self.note()
+            del self.extents[span]
+            self.shrunk.append((span, spans))
 
     # --- the stages -----------------------------------------------------------------------------------------------
     def run(self) -> None:
@@ -130,43 +176,23 @@ class Replay:
         self.note()
 
         # 2 reserve Host destinations, one after the other
-        free = Arena.empty(w.geometry.capacity.host_bytes)
-        at = 0
-        holes = []
-        for offset, size in sorted(self.extents):
-            if offset > at:
-                holes.append((at, offset - at))
-            at = offset + size
-        if at < w.geometry.capacity.host_bytes:
-            holes.append((at, w.geometry.capacity.host_bytes - at))
         left = set(new_host_pages)
         changed = sorted((o for o in survivors if o[0].id in target.outcomes), key=lambda o: o[0].id)
-        del free
+        runs = []
         for _, kept in changed:
             for checkpoint in sorted(kept, key=lambda c: -c.frontier):
                 for number, pool in enumerate(checkpoint.pages):
-                    run: list[int] = []
-                    for page in [*pool, None]:
-                        if page in left:
-                            run.append(page)
-                            continue
-                        if run:
-                            size = len(run) * w.geometry.pools[number].page_bytes
-                            fitting = [h for h in holes if h[1] >= size]
-                            if fitting:
-                                hole = min(fitting, key=lambda h: (h[1], h[0]))
-                                holes.remove(hole)
-                                if hole[1] > size:
-                                    holes.append((hole[0] + size, hole[1] - size))
-                                self.extents[hole[0], size] = set(run)
-                            else:
-                                self.stuck = True
-                                self.extents[-1 - len(self.extents), size] = set(run)
-                            self.host_pages |= set(run)
-                            left -= set(run)
-                            self.note()
-                            run = []
+                    for run in consecutive_runs(pool, left):
+                        runs.append((len(run) * w.geometry.pools[number].page_bytes, run))
+                        left -= set(run)
         assert not left
+        sizes = [size for size, _ in runs]
+        self.shrink(sizes)
+        for (size, run), span in zip(runs, self.places(sizes), strict=True):
+            self.stuck |= span is None
+            self.extents[span or (-1 - len(self.extents), size)] = set(run)
+            self.host_pages |= set(run)
+            self.note()
         for image in new_host_images:
             self.host_images.add(image)
             self.copies["image to host"] += 1
@@ -194,6 +220,17 @@ class Replay:
                 self.reserved["pages", number] += max(0, total - own)
             self.device_pages |= brought
         self.note()
+
+
+def consecutive_runs(pages: Iterable[int], wanted: set[int]) -> list[list[int]]:
+    """The wanted ones among pages, split wherever one between them is not."""
+    found: list[list[int]] = [[]]
+    for page in pages:
+        if page in wanted:
+            found[-1].append(page)
+        elif found[-1]:
+            found.append([])
+    return [run for run in found if run]
 
 
 def consecutive(offsets: list[tuple[int, int]]) -> bool:

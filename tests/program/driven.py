@@ -55,8 +55,13 @@ def drive_plan(history: History, plan: ResourcePlan, choices: Choices) -> Sequen
         assert now == ({c.ref for c in owner.checkpoints} if owner else set())
     if result.ending is Ending.COMMITTED and not rounds:
         check_end(program, plan)
+    for shrink in plan.projection.shrinks if result.ending is Ending.COMMITTED else ():
+        history.count("extent shrunk")
+        assert shrink.extent not in program.world.extents, "what was replaced is still there"
     if result.ending is Ending.ABORTED:
         history.count(f"aborted in {transaction.aborted_in.value}: {result.reason}")
+        if plan.projection.shrinks:
+            history.count("shrinking aborted")
         if sources is not None:
             kept = program.world.owners[sources.owner]
             assert sources.checkpoint in kept.checkpoints, "an abort lost its source (TXN-10)"

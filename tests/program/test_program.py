@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from ninfer_core.contract.ids import Frontier, OwnerId
 from ninfer_core.contract.plans import Readiness, RequestWork, SequenceHandle
@@ -13,6 +16,7 @@ from ninfer_core.contract.statistics import Placement, SourceKind
 from ninfer_core.program.identity import Identity, encode
 from ninfer_core.program.ledger.bits import members
 from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.planning.assessment import AssessmentSession
 from ninfer_core.program.planning.outcome import EVICTED, Step, identity, successors, without_checkpoint
 from ninfer_core.program.planning.projection import project
 from ninfer_core.program.planning.target import SourceMode, Target
@@ -204,6 +208,29 @@ def test_a_stale_or_used_plan_changes_nothing() -> None:
     assert program.world is world
 
 
+@pytest.mark.req("TXN-3", "INV-10")
+def test_start_counts_again_what_a_session_counted_for_seal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sealed from a session, a plan starts only if the world of now gives the same projection, counted from nothing."""
+    program = make(device=3, host=0)
+    request = work([1] * 20)
+    target = Target(program.activation(None, request))
+    session = program.session()
+    plan, late = program.seal(target, request), program.seal(target, request)
+    assert plan.projection == session.assess(target).projection == project(program.world, target)
+    before = program.world
+    changed = replace(before, held=Vector(1, 0, (0,), 0))  # at the same revision: only a recount can see it
+    program.physical.publish(changed)
+    assert session.assess(target).projection != plan.projection
+    refused = program.start(late)
+    assert isinstance(refused, ResourceResult) and refused.reason == "the plan is stale"
+    assert program.world is changed
+    program.physical.publish(before)
+    monkeypatch.setattr(AssessmentSession, "project", None)
+    with pytest.raises(TypeError):
+        program.seal(target, request)
+    assert not isinstance(program.start(plan), ResourceResult), "seal asks the session, start does not"
+
+
 # --- captures -----------------------------------------------------------------------------------------------------
 @pytest.mark.req("KV-4", "KV-3", "ST-2", "CKP-3")
 def test_a_tap_copies_one_tail_page_and_no_full_one() -> None:
@@ -313,16 +340,28 @@ def test_only_an_exactly_equal_prefix_is_verified() -> None:
 
 
 @pytest.mark.req("ID-3")
-def test_an_accepted_boundary_joins_the_identity() -> None:
+def test_accepted_output_joins_the_identity_with_its_tokens_alone() -> None:
     program = make()
     handle = begin(program, [1] * 20)
-    run(program, handle)
-    program.sequence(handle).add_boundary(Frontier(20))
-    run(program, handle)
+    for _ in range(3):
+        run(program, handle)
+    said = list(program.sequence(handle).ledger)
     program.end(handle)
     owner = program.finish(handle)
+    assert owner is not None
     endpoint = program.world.owners[owner].checkpoints[-1]
-    assert program.record(endpoint.ref).identity.cuts == (20,)
+    record = program.record(endpoint.ref)
+    assert endpoint.frontier == 22 == len(said) - 1, "the last drawn token is not executed (DEF-4)"
+    assert record.identity == Identity(encode(said[:22]), (), ())
+    assert record.digest == record.identity.digest(), "committed with it"
+
+    def goes_on(prompt: list[int], cuts: tuple[int, ...] = ()) -> bool:
+        asked = Identity(encode(prompt), tuple(map(Frontier, cuts)), ())
+        return program.verify(owner, endpoint.ref, asked) is not None
+
+    assert goes_on([*said, 5, 6], cuts=(24,)), "the next reply opens behind it"
+    assert not goes_on([*said[:20], said[20] + 1, *said[21:], 5]), "rewritten output is another identity"
+    assert not goes_on([*said, 5], cuts=(21,)), "so is output that history divides"
 
 
 # --- pressure -----------------------------------------------------------------------------------------------------
@@ -534,16 +573,47 @@ def test_immediate_and_recovery_work() -> None:
     request = work([i % 60 for i in range(130)] + [1, 2])
     activation = program.activation(program.source(owner, endpoint, SourceMode.RETAIN), request)
     now = immediate(geometry, project(program.world, Target(activation)), activation, 132, places)
-    assert now.to_device == Copies(1 + 2, geometry.image_bytes + 2 * PAGE)
+    assert now.to_device == Copies(1 + 2 * 2, geometry.image_bytes + 2 * PAGE), "page by page, in two planes"
     assert now.on_device == Copies(2, PAGE), "the tail is copied, from Host"
     assert now.prefill == Prefill(130, 2) and now.prefill.attention_pairs == 130 * 2 + 3
     ways = recipes(geometry, 130, (anchor, endpoint), program.world.replicas)
     assert ways == (
         Recipe(Copies(), Prefill(0, 130)),
         Recipe(Copies(2, PAGE), Prefill(64, 66)),
-        Recipe(Copies(1 + 2, geometry.image_bytes + 3 * PAGE), Prefill(130, 0)),
+        Recipe(Copies(1 + 3 * 2, geometry.image_bytes + 3 * PAGE), Prefill(130, 0)),
     )
     assert recipes(geometry, 130, (), program.world.replicas) == ways[:1]
+
+
+@pytest.mark.req("DEF-9", "COST-1", "COST-2")
+def test_an_operation_is_a_copy_that_is_issued(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = make(pages=60, host_pages=60)
+    owner = finished(program, 40 * 64 + 10, taps=())
+    issued, copy = [0], torch.Tensor.copy_
+
+    def counted(self: torch.Tensor, *arguments: object, **options: object) -> torch.Tensor:
+        issued[0] += 1
+        return copy(self, *arguments, **options)
+
+    def done(target: Target, request: RequestWork | None = None, prompt: int = 0) -> tuple[int, int]:
+        """Predicted and issued."""
+        activation = target.demand if request is not None else None
+        places = program.physical.pools[0].device_page
+        now = immediate(program.world.geometry, project(program.world, target), activation, prompt, places)
+        predicted = now.to_host.operations + now.to_device.operations + now.on_device.operations
+        issued[0] = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.Tensor, "copy_", counted)
+            program.transition(target) if request is None else program.materialize(target, request)
+        return predicted, issued[0]
+
+    pages = done(step(program, owner, Step.DEMOTE_PAGES))
+    assert pages == (6, 6), "41 pages in steps of 16, two planes"
+    assert done(step(program, owner, Step.DEMOTE_IMAGE)) == (1, 1)
+    (endpoint,) = program.world.owners[owner].checkpoints
+    request = work([i % 60 for i in range(40 * 64 + 10)] + [1, 2])
+    target = Target(program.activation(program.source(owner, endpoint, SourceMode.RETAIN), request))
+    assert done(target, request, 40 * 64 + 12) == (1 + 2 * 40 + 2, 1 + 2 * 40 + 2), "image, full pages, the tail"
 
 
 @pytest.mark.req("CAP-1", "KV-1")

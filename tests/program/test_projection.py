@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ from ninfer_core.program.ledger.objects import Checkpoint, Extent, Lane, Owner, 
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.assessment import AssessmentSession, judge
 from ninfer_core.program.planning.outcome import identity, successors
+from ninfer_core.program.planning.plan import seal
 from ninfer_core.program.planning.projection import project
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
 from tests.program.brute_ledger import Replay
@@ -27,13 +29,20 @@ PAGE_BYTES = (100, 60)
 
 
 class Maker:
-    """Builds a random legal world: owners that fork from one another, some replicas on Host, a fragmented arena."""
+    """Builds a random legal world: owners that fork from one another, some replicas on Host, a fragmented arena.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        wasteful: long extents on a small Host, many of whose pages have died in them.
+    """
+
+    def __init__(self, seed: int, *, wasteful: bool = False) -> None:
+        self.wasteful = wasteful
         self.rng = random.Random(seed)
         rng = self.rng
         capacity = Vector(rng.randint(3, 9), rng.randint(0, 5), (rng.randint(6, 24), rng.randint(6, 24)), 0)
         capacity = Vector(capacity.device_images, capacity.host_images, capacity.pages, rng.choice([0, 900, 2000]))
+        if wasteful:
+            capacity = Vector(9, 5, (24, 24), rng.choice([700, 1000, 1300]))
         self.geometry = Geometry.of(capacity, PAGE_BYTES, (2, 1), 1000)
         self.owners: dict[OwnerId, Owner] = {}
         self.images = self.pages = 0
@@ -74,7 +83,11 @@ class Maker:
                 checkpoints.append(Checkpoint(self.ref(), parent.kind, parent.frontier, parent.image, parent.pages))
                 frontier = parent.frontier
         for _ in range(rng.randint(0 if active or checkpoints else 1, 2)):
-            frontier += rng.choice([1, 30, 64, 65, 128]) if rng.random() < 0.7 else (-frontier) % 64 or 64
+            frontier += (
+                rng.choice([1, 30, 64, 65, 300 if self.wasteful else 128])
+                if rng.random() < 0.7
+                else (-frontier) % 64 or 64
+            )
             image, grown = self.new_image(), []
             for pool in range(2):
                 need = -(-frontier // PAGE_SIZE) - len(base[pool])
@@ -119,7 +132,9 @@ class Maker:
         for owner in self.owners.values():
             for checkpoint in owner.checkpoints:
                 for number, pool in enumerate(checkpoint.pages):
-                    run = tuple(p for p in pool[rng.randint(0, 2) :] if not host_pages >> p & 1)[: rng.randint(1, 3)]
+                    run = tuple(p for p in pool[rng.randint(0, 2) :] if not host_pages >> p & 1)[
+                        : rng.randint(2, 6) if self.wasteful else rng.randint(1, 3)
+                    ]
                     indices = [pool.index(p) for p in run]
                     if not run or rng.random() < 0.5 or indices != list(range(indices[0], indices[0] + len(run))):
                         continue
@@ -131,13 +146,28 @@ class Maker:
                     extents.append(Extent(number, placed[0], size, run))
                     host_pages |= mask_of(run)
                     for page in run:
-                        if rng.random() < 0.7 and not busy_pages >> page & 1:
+                        if rng.random() < (0.2 if self.wasteful else 0.7) and not busy_pages >> page & 1:
                             device_pages &= ~(1 << page)
         for extent in list(extents):
             if rng.random() < 0.2 and not extent.mask & ~device_pages:
                 extents.remove(extent)
                 host_pages &= ~extent.mask
                 arena = arena.release(extent.offset, extent.size)
+        wasted = 0.7 if self.wasteful else 0.1
+        for at, extent in enumerate(extents):
+            # Dead in their extent; a page that is on Device may have come back to Host in another extent since.
+            dead = mask_of(p for p in extent.pages if device_pages >> p & 1 and rng.random() < wasted)
+            if dead and dead != extent.mask:
+                extents[at] = replace(extent, mask=extent.mask & ~dead)
+                host_pages &= ~dead
+        for page in members(pages & ~host_pages):
+            number = next(i for i, pool in enumerate(self.geometry.pools) if pool.mask >> page & 1)
+            placed = arena.allocate(PAGE_BYTES[number]) if rng.random() < 0.1 else None
+            if placed is not None:
+                arena = placed[1]
+                extents.append(Extent(number, placed[0], PAGE_BYTES[number], (LogicalPage(page),)))
+                host_pages |= 1 << page
+        extents.sort(key=lambda extent: extent.offset)
         replicas = Replicas(device_images, host_images, device_pages, host_pages)
         return World(self.geometry, world.owners, replicas, tuple(extents), arena, self.geometry.zero(), world.revision)
 
@@ -177,9 +207,9 @@ class Maker:
 
 @pytest.mark.req("CAP-4", "CAP-6", "CAP-7", "CAP-8", "CAP-9", "TGT-3", "INV-3", "INV-4", "INV-5", "DEF-8", "DEF-10")
 @settings(deadline=None, max_examples=600)
-@given(st.integers(0, 2**40))
-def test_projection_equals_the_brute_ledger(seed: int) -> None:
-    maker = Maker(seed)
+@given(st.integers(0, 2**40), st.booleans())
+def test_projection_equals_the_brute_ledger(seed: int, wasteful: bool) -> None:
+    maker = Maker(seed, wasteful=wasteful)
     world, target = maker.world, maker.target()
     replay, projection = Replay(world, target), project(world, target)
     assert projection.feasible == replay.fits()
@@ -189,6 +219,8 @@ def test_projection_equals_the_brute_ledger(seed: int) -> None:
     assert peak.pages == (replay.peak["pages", 0], replay.peak["pages", 1])
     if not projection.unplaceable:
         assert peak.host_bytes == replay.peak["host_bytes"]
+    shrunk = [((s.extent.offset, s.extent.size), [(e.offset, e.size) for e in s.into]) for s in projection.shrinks]
+    assert shrunk == replay.shrunk, "the replaced extents and where their living pages go (DEF-8)"
     if projection.source is not None:
         assert projection.source.moves == replay.moved
     final = projection.final
@@ -202,10 +234,10 @@ def test_projection_equals_the_brute_ledger(seed: int) -> None:
 
 @pytest.mark.req("TGT-3", "TGT-6", "CAP-10")
 @settings(deadline=None, max_examples=200)
-@given(st.integers(0, 2**40))
-def test_a_session_judges_exactly_as_a_fresh_projection(seed: int) -> None:
+@given(st.integers(0, 2**40), st.booleans())
+def test_a_session_judges_exactly_as_a_fresh_projection(seed: int, wasteful: bool) -> None:
     """Whatever was assessed before: unrelated targets, successors of the last one, and the last one again."""
-    maker = Maker(seed)
+    maker = Maker(seed, wasteful=wasteful)
     world, rng = maker.world, maker.rng
     session = AssessmentSession(lambda: world, lambda: "")
     target = maker.target()
@@ -222,6 +254,26 @@ def test_a_session_judges_exactly_as_a_fresh_projection(seed: int) -> None:
             target = Target(target.demand, outcomes)
         projection = project(world, target)
         assert session.assess(target) == judge(world, target, projection)
+
+
+@pytest.mark.req("TXN-1", "TXN-3", "PLAN-7")
+@settings(deadline=None, max_examples=200)
+@given(st.integers(0, 2**40), st.booleans())
+def test_a_plan_is_the_same_whoever_counted_its_projection(seed: int, wasteful: bool) -> None:
+    """Sealed from a session that has looked at other targets before, or from nothing: one plan, or one refusal."""
+    maker = Maker(seed, wasteful=wasteful)
+    world = maker.world
+    session = AssessmentSession(lambda: world, lambda: "")
+    for target in (maker.target() for _ in range(4)):
+        session.assess(maker.target())
+        found = []
+        for count in (session.project, partial(project, world)):
+            try:
+                plan = seal(world, target, OwnerId(99), count)
+                found.append((plan.revision, plan.target, plan.projection, plan.owner))
+            except ValueError as refused:
+                found.append(str(refused))
+        assert found[0] == found[1]
 
 
 def test_a_session_ends_with_its_revision() -> None:

@@ -153,6 +153,30 @@ def test_a_restored_directory_is_not_written_again(store: SessionStore, key: Ses
 
 
 @pytest.mark.req("SES-3")
+def test_what_came_back_without_some_checkpoints_stays_whole_on_the_disk(store: SessionStore, key: SessionKey) -> None:
+    program = ledger_program()
+    owner = small(program)
+    count = len(program.world.owners[owner].checkpoints)
+    assert count > 1
+    store.autosave(program.snapshot([owner], store), TALK)
+    store.close()
+    with SessionStore(store.path, key) as again:
+        other = ledger_program(device=2, host=0)
+        source = again.source()
+        content = source.load(other.selection(source.header.value, source.sizes(), 100).directory)
+        restored = other.restore_continuations(content)
+        (back,) = restored.owners
+        assert len(other.world.owners[back].checkpoints) < count
+        again.adopt(content.places, restored, other.origin, restored.continuations)
+        again.autosave(other.snapshot([back], again), TALK)
+        again.autosave(other.snapshot([grown(other, back)], again), TALK)
+    kept = open_session(store.path, key).header.value["continuations"]
+    assert sorted(len(one["checkpoints"]) for one in kept)[-1] == count, "beside what it has grown to"
+    whole, found = loaded(store.path, key)
+    assert max(len(whole.world.owners[one].checkpoints) for one in found.owners) == count
+
+
+@pytest.mark.req("SES-3")
 def test_whole_continuations_are_left_out_and_named(store: SessionStore) -> None:
     program = ledger_program(pages=40)
     new, old = small(program, 130), small(program, 200)

@@ -58,7 +58,7 @@ class BenchEngine:
         capacity = Vector(lanes + slots[0], slots[1], (pages,), host_pages * PAGE_BYTES)
         self.program = Program(self.model, capacity, lease)
         self.manager = ResourceManager(self.program, limits or cache_limits(OFF, lanes), CostModel())
-        self.worker = Worker(self.program, self.manager, WorkerLimits(lanes, chunk, queue_limit))
+        self.worker = Worker(self.program, self.manager, WorkerLimits(lanes, chunk, queue_limit, transfer_share=0.0))
         self._ids = itertools.count(1)
 
     def _pass_gate(self, batch: ForwardBatch) -> None:

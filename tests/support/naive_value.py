@@ -144,18 +144,16 @@ class Naive:
 
     # --- COST -----------------------------------------------------------------------------------------------------
     def fetch(self, checkpoint: Checkpoint, replicas: Replicas) -> Copies:
-        """Copies that bring a checkpoint to Device: one operation per run of pages and plane (DEF-9)."""
+        """Copies that bring a checkpoint to Device: one operation per page and plane (DEF-9)."""
         on_device = set(members(replicas.device_pages))
         operations = size = 0
         if checkpoint.image not in members(replicas.device_images):
             operations, size = 1, self.geometry.image_bytes
         for number, pool in enumerate(checkpoint.pages):
-            shape, last = self.geometry.pools[number], False
-            for page in pool:
-                missing = page not in on_device
-                operations += shape.planes if missing and not last else 0
-                size += shape.page_bytes if missing else 0
-                last = missing
+            shape = self.geometry.pools[number]
+            missing = sum(page not in on_device for page in pool)
+            operations += shape.planes * missing
+            size += shape.page_bytes * missing
         return Copies(operations, size)
 
     def now(self, option: Option, projection: Projection) -> float:

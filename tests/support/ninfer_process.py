@@ -51,7 +51,7 @@ class Ninfer:
         return [sys.executable, "-m", "tests.support.fake_ninfer", str(path), *arguments]
 
     def __call__(
-        self, *arguments: str, stdin: str | bytes = b"", environment: dict[str, str] | None = None, timeout: float = 30
+        self, *arguments: str, stdin: str | bytes = b"", environment: dict[str, str] | None = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             self.command(*arguments),

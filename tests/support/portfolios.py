@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.cost import CostModel, PrefillCost, TransferCost
 from ninfer_core.cache.demand import Demand
-from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.domain import Domain, Eligible, Option
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.paths import PathIndex
 from ninfer_core.cache.planner import Planner
 from ninfer_core.cache.retention import Retention
+from ninfer_core.cache.shelf import Shelf
 from ninfer_core.cache.value import Contents, Portfolio
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Generation, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
@@ -93,11 +94,18 @@ class Problem:
         paths = PathIndex(lambda a, b: self.texts[b][: len(self.texts[a])] == self.texts[a])
         for ref in self.texts:
             paths.add(ref)
-        owners = [(e, self.world.owners[o].checkpoints, o in self.shared) for o, e in self.entries.items()]
-        contents = Contents(owners, self.demands, self.keys, self.world.replicas)
-        portfolio = Portfolio(self.world.geometry, cost, paths, lambda: contents)
-        domain = Domain(lambda: program.domain(self.eligible), self.cell_owners, free_cell=self.free_cell)
-        objective = Objective(program.immediate, cost, portfolio, self.entries, domain)
+        shelf = Shelf()
+        held = {owner: self.world.owners[owner].checkpoints for owner in self.entries}
+        for owner, checkpoints in held.items():
+            for checkpoint in checkpoints:
+                shelf.add(checkpoint.ref, self.keys[checkpoint.ref], owner)
+        is_shared, now = self.shared.__contains__, self.world.replicas
+        contents = Contents(self.entries.get, is_shared, held.__getitem__, shelf, self.demands, 0, now)
+        portfolio = Portfolio(self.world.geometry, cost, paths, contents)
+        domain = Domain(
+            lambda: Eligible(self.entries, program.domain(self.eligible), self.cell_owners), free_cell=self.free_cell
+        )
+        objective = Objective(program.immediate, cost, portfolio, domain)
         return Planner(program, objective, domain, wide=wide)  # type: ignore[arg-type]
 
 

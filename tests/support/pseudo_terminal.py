@@ -47,7 +47,7 @@ class Terminal:
             env={**ninfer.environment, **(environment or {})},
             cwd=str(ninfer.home),
             dimensions=(ROWS, COLUMNS),
-            timeout=20,
+            timeout=120,
         )
         self.child.delaybeforesend = None
         self.record = Recorder(self.child, COLUMNS, ROWS)

@@ -42,8 +42,13 @@ class Passes:
         self._publisher = publisher
         self._parts: dict[int, _Part] = {}
 
+    @property
+    def vocab_size(self) -> int:
+        """What a sampler draws from."""
+        return self._model.layout.vocab_size
+
     def arm(self, sequence: Sequence, frontier: Frontier, kind: SourceKind, grant: Grant) -> None:
-        """See Program.arm."""
+        """See Sequences.arm."""
         if frontier < sequence.frontier or frontier > len(sequence.ledger):
             raise RuntimeError(f"frontier {frontier} cannot be reached from {sequence.frontier}")
         if frontier == sequence.frontier:
@@ -56,7 +61,7 @@ class Passes:
 
     @torch.inference_mode()
     def execute(self, work: Many[tuple[Sequence, int]]) -> PendingBatch:
-        """See Program.execute."""
+        """See Sequences.execute."""
         for sequence, _ in work:
             sequence.status = SequenceStatus.PENDING
         try:

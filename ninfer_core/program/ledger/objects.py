@@ -9,6 +9,9 @@ from ninfer_core.contract.ids import CheckpointRef, ImageId, LogicalPage, OwnerI
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.bits import mask_of, minus
 
+STEP_PAGES = 16
+"""Most pages of an extent that one step of a transition copies: decode rounds run between two steps (TXN-7)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
@@ -157,7 +160,7 @@ class Extent:
 
     Attributes:
         pages: the pages that it was made for, in order. It counts whole until the last of their replicas dies.
-        mask: the same as a set; counted here unless who makes the extent has it already.
+        mask: those of them whose replica here lives; all, unless who makes the extent says otherwise.
     """
 
     pool: int

@@ -88,8 +88,12 @@ class World:
         """Exactly these replicas, a subset of the present ones; emptied extents are given back to the arena."""
         kept, arena = [], self.arena
         for extent in self.extents:
-            if extent.mask & replicas.host_pages:
+            living = extent.mask & replicas.host_pages
+            if living == extent.mask:
                 kept.append(extent)
+            elif living:
+                # A page that died here may come back to Host, or its id to another page: in some other extent.
+                kept.append(replace(extent, mask=living))
             else:
                 arena = arena.release(extent.offset, extent.size)
         return replace(self, replicas=replicas, extents=tuple(kept), arena=arena)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.ledger.objects import Replicas
 from ninfer_core.program.ledger.world import World
+from ninfer_core.program.planning.census import Census, Survivors
 from ninfer_core.program.planning.ground import Ground
 from ninfer_core.program.planning.outcome import Outcome
-from ninfer_core.program.planning.portfolio import Portfolio, Survivors, unchanged
+from ninfer_core.program.planning.pressure import Sole
 from ninfer_core.program.planning.projection import Projection, complete, lineage, source_of
 from ninfer_core.program.planning.target import Activation, Source, SourceMode, Target
 
@@ -61,39 +63,43 @@ class AssessmentSession:
         self._rebase(world())
 
     def assess(self, target: Target) -> Assessment:
-        """Judge one complete target, exactly as Program.assess does. Mutates nothing outside the session.
+        """Judge one complete target, exactly as Assessments.assess does. Mutates nothing outside the session.
 
         Raises:
             RuntimeError: the revision has advanced: open a new session.
         """
-        blocked, world = self._blocked(), self._world()
+        blocked, projection = self._blocked(), self.project(target)
+        if blocked:
+            return Assessment(Readiness.TEMPORARILY_BLOCKED, projection, blocked)
+        return judge(self._ground.world, target, projection)
+
+    def project(self, target: Target) -> Projection:
+        """The complete post-state, exactly as `projection.project` counts it from nothing. Raises like `assess`."""
+        world = self._world()
         if world.revision != self.revision:
             raise RuntimeError("the assessment session is stale: the revision has advanced")
         if world is not self._ground.world:
             self._rebase(world)  # a running sequence went on inside its promise (CAP-10)
-        projection = complete(self._ground, target, self._survivors(target))
-        if blocked:
-            return Assessment(Readiness.TEMPORARILY_BLOCKED, projection, blocked)
-        return judge(world, target, projection)
+        return complete(self._ground, target, self._survivors(target))
+
+    def sole(self, target: Target) -> Replicas:
+        """What each survivor of a target alone holds: a hint at what a further step would free."""
+        return self._sole.of(target)
 
     def _rebase(self, world: World) -> None:
         self._ground = Ground.of(world)
-        self._portfolio: Portfolio | None = None
+        self._census = Census(world)
+        self._sole = Sole(world)
         self._lineage: tuple[Source, Outcome] | None = None
 
     def _survivors(self, target: Target) -> Survivors:
-        """Most sessions see only targets that degrade nobody: the tree is built for the first other one."""
-        if not target.outcomes:
-            return unchanged(self._ground.world, source_of(target))
-        if self._portfolio is None:
-            self._portfolio = Portfolio(self._ground.world)
-        return self._portfolio.survivors(self._outcomes(target))
+        return self._census.survivors(self._outcomes(target))
 
-    def _outcomes(self, target: Target) -> dict[OwnerId, Outcome]:
+    def _outcomes(self, target: Target) -> Mapping[OwnerId, Outcome]:
         """The end states of all owners that change, the consumed source's included."""
-        outcomes, source = dict(target.outcomes), source_of(target)
-        if source is not None and source.mode is SourceMode.CONSUME:
-            if self._lineage is None or self._lineage[0] is not source:
-                self._lineage = (source, lineage(source, self._ground.world.replicas))
-            outcomes[source.owner] = self._lineage[1]
-        return outcomes
+        source = source_of(target)
+        if source is None or source.mode is not SourceMode.CONSUME:
+            return target.outcomes
+        if self._lineage is None or self._lineage[0] is not source:
+            self._lineage = (source, lineage(source, self._ground.world.replicas))
+        return {**target.outcomes, source.owner: self._lineage[1]}

@@ -65,24 +65,19 @@ class Ground:
         known = self._runs.get(checkpoint.ref)
         if known is not None and known[0] == wanted:
             return known[1]
-        moving = set(members(wanted))
-        found = tuple(
-            Run(number, run, mask_of(run))
-            for number, pool in enumerate(checkpoint.pages)
-            for run in _maximal_runs(pool, moving)
-        )
+        found = tuple(run for number, pool in enumerate(checkpoint.pages) for run in runs_of(number, pool, wanted))
         self._runs[checkpoint.ref] = (wanted, found)
         return found
 
 
-def _maximal_runs(pages: tuple[LogicalPage, ...], wanted: set[int]) -> list[tuple[LogicalPage, ...]]:
-    runs, begin = [], None
-    for at, page in enumerate(pages):
-        if page in wanted:
+def runs_of(pool: int, pages: tuple[LogicalPage, ...], wanted: int) -> list[Run]:
+    """Maximal runs of consecutive pages of one pool that are among the wanted ones, in order."""
+    chosen, found, begin = set(members(wanted)), [], None
+    for at, page in enumerate((*pages, None)):
+        if page in chosen:
             begin = at if begin is None else begin
         elif begin is not None:
-            runs.append(pages[begin:at])
+            run = pages[begin:at]
+            found.append(Run(pool, run, mask_of(run)))
             begin = None
-    if begin is not None:
-        runs.append(pages[begin:])
-    return runs
+    return found

@@ -10,6 +10,8 @@ from ninfer_core.contract.ids import CheckpointRef
 from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Owner, Replicas
 
+UNKNOWN = (-1, -1)
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -18,14 +20,16 @@ class Outcome:
         kept: the surviving checkpoints, ascending; none means that the whole owner is evicted.
         wants: the replicas that it wishes to have of what it needs. A wish for a Host replica that is not there yet is
             a demotion: it has to be copied. An object stays where any surviving owner wishes it.
-        needs: (images, pages) that some replica must hold: those of the kept checkpoints.
+        needs: (images, pages) that some replica must hold: those of the kept checkpoints. Worked out unless given.
     """
 
     kept: tuple[Checkpoint, ...]
     wants: Replicas
-    needs: tuple[int, int] = field(init=False, compare=False, repr=False)
+    needs: tuple[int, int] = field(default=UNKNOWN, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.needs is not UNKNOWN:
+            return
         images = pages = 0
         for checkpoint in self.kept:
             images |= checkpoint.image_mask
@@ -56,7 +60,8 @@ class Successor:
 
 def identity(owner: Owner, replicas: Replicas) -> Outcome:
     """The owner as it is."""
-    return Outcome(owner.checkpoints, replicas.only(owner.needs_images, owner.needs_pages))
+    needs = (owner.needs_images, owner.needs_pages)
+    return Outcome(owner.checkpoints, replicas.only(*needs), needs)
 
 
 EVICTED = Outcome((), NOTHING)

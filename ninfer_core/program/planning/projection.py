@@ -4,24 +4,24 @@ Nothing is added up per owner. What is alive is the union of what survivors need
 they wish; what is released, copied, moved or forked follows from the difference to the present world. Canonical stages
 (DEF-10), with the only two at which occupancy can peak marked:
 
-    release what nobody needs -> reserve demotion destinations (peak) -> copy to Host -> release their Device replicas
-    -> reserve activation destinations and growth (peak) -> copy to Device, copy tails -> publish, dispose of the source
+    release what nobody needs, shrink Host extents -> reserve demotion destinations (peak) -> copy to Host -> release
+    their Device replicas -> reserve activation destinations and growth (peak) -> copy to Device, copy tails -> publish,
+    dispose of the source
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
-from ninfer_core.program.ledger.arena import Arena
 from ninfer_core.program.ledger.bits import mask_of, minus
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import Checkpoint, Extent, Replicas
+from ninfer_core.program.ledger.objects import Extent, Replicas
 from ninfer_core.program.ledger.world import World, measure
+from ninfer_core.program.planning.census import Survivors
 from ninfer_core.program.planning.ground import Ground
+from ninfer_core.program.planning.hosting import Shrink, host
 from ninfer_core.program.planning.outcome import Outcome, identity
-from ninfer_core.program.planning.portfolio import Survivors
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
 
 
@@ -50,8 +50,9 @@ class Projection:
     Attributes:
         deficit: by how much a peak exceeds the capacity, per axis, over both peaks.
         unplaceable: bytes of Host extents that total free bytes would hold and the arena's geometry does not.
-        peaks: occupancy behind the two reserving stages.
+        peaks: occupancy behind the two reserving stages; the first counts what shrinking takes on the way, too.
         released: replicas that go before anything is copied.
+        shrinks: Host extents to be replaced by smaller ones before anything is demoted (DEF-8).
         demoted: Host replicas to be made, and released on Device once they are there.
         replaced: Device replicas that go as soon as their Host replica is published.
         restored: Device replicas to be made of pages that are only on Host.
@@ -67,6 +68,7 @@ class Projection:
     unplaceable: int
     peaks: tuple[Vector, Vector]
     released: Replicas
+    shrinks: tuple[Shrink, ...]
     demoted: Replicas
     replaced: Replicas
     restored: int
@@ -111,28 +113,27 @@ def complete(ground: Ground, target: Target, survivors: Survivors) -> Projection
     released = leaving.without(copying).without(in_use)
 
     before = have.without(released)
-    arena, host_bytes = ground.released_arena(before.host_pages)
-    extents, unplaceable, wanted_bytes = _place(ground, target, demoted.host_pages, arena)
-    reserved = ground.reserved
-    making = Vector(0, demoted.host_images.bit_count(), (0,) * len(geometry.pools), wanted_bytes)
-    first = measure(geometry, before, host_bytes) + reserved + making
+    hosting = host(ground, target, demoted.host_pages, before.host_pages)
+    reserved, none = ground.reserved, (0,) * len(geometry.pools)
+    making = Vector(0, demoted.host_images.bit_count(), none, hosting.wanted)
+    first = measure(geometry, before, hosting.used) + reserved + making
+    first = first.most(Vector(0, 0, none, hosting.peak))
 
     after = before.without(copying) | demoted
     growth, demand = _demand(world, target, use, restored)
-    second = measure(geometry, after, host_bytes + wanted_bytes) + reserved + demand
+    second = measure(geometry, after, hosting.used + hosting.wanted) + reserved + demand
     deficit = first.most(second).excess(geometry.capacity)
-    if deficit.host_bytes:
-        unplaceable = 0  # the total says it already
     return Projection(
         deficit=deficit,
-        unplaceable=unplaceable,
+        unplaceable=0 if deficit.host_bytes else hosting.unplaceable,  # the total says it already
         peaks=(first, second),
         released=released,
+        shrinks=hosting.shrinks,
         demoted=demoted,
         replaced=copying,
         restored=restored,
         disposed=disposed,
-        extents=extents,
+        extents=hosting.extents,
         source=use,
         growth=growth,
         demand=demand,
@@ -209,35 +210,6 @@ def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, 
         device_pages=pages & have.device_pages,
         host_pages=minus(pages, have.device_pages) & have.host_pages,
     )
-
-
-def _place(ground: Ground, target: Target, pages: int, arena: Arena) -> tuple[tuple[Extent, ...], int, int]:
-    """Place one extent per run of consecutive pages to be demoted: (extents, unplaceable bytes, wanted bytes)."""
-    extents: list[Extent] = []
-    unplaceable = wanted = 0
-    left, pools = pages, ground.world.geometry.pools
-    for checkpoint in _deepest(target) if pages else ():
-        part = checkpoint.page_mask & left
-        if not part:
-            continue
-        for run in ground.runs(checkpoint, part):
-            size = len(run.pages) * pools[run.pool].page_bytes
-            wanted += size
-            placed = arena.allocate(size)
-            if placed is None:
-                unplaceable += size
-            else:
-                extents.append(Extent(run.pool, placed[0], size, run.pages, run.mask))
-                arena = placed[1]
-        left ^= part
-    assert not left, "a demoted page belongs to no surviving checkpoint"
-    return tuple(extents), unplaceable, wanted
-
-
-def _deepest(target: Target) -> Iterable[Checkpoint]:
-    """The surviving checkpoints of changed owners, deepest first: a deeper one's pages contain the shallower's runs."""
-    for owner_id in sorted(target.outcomes):
-        yield from reversed(target.outcomes[owner_id].kept)
 
 
 def _demand(world: World, target: Target, use: SourceUse | None, restored: int) -> tuple[tuple[int, ...], Vector]:

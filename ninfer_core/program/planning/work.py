@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import LogicalPage, PageId
-from ninfer_core.program.ledger.bits import minus
+from ninfer_core.program.ledger.bits import mask_of, minus
 from ninfer_core.program.ledger.geometry import Geometry
-from ninfer_core.program.ledger.objects import Checkpoint, Replicas
+from ninfer_core.program.ledger.objects import STEP_PAGES, Checkpoint, Replicas
 from ninfer_core.program.planning.projection import Projection
 from ninfer_core.program.planning.target import Activation
 
@@ -42,12 +42,13 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class ImmediateWork:
-    """COST-1: ordered transfer phases, then the remaining prefill."""
+    """COST-1: ordered transfer phases, then the remaining prefill. `on_host` is what shrinking extents copies."""
 
     to_host: Copies
     to_device: Copies
     on_device: Copies
     prefill: Prefill
+    on_host: Copies = Copies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,16 @@ def immediate(
     geometry: Geometry, projection: Projection, demand: Activation | None, prompt_tokens: int, places: Places
 ) -> ImmediateWork:
     """What executing a projected target does, and what is left to prefill then."""
+    on_host = Copies()
+    for shrink in projection.shrinks:
+        for extent in shrink.into:
+            steps = -(-len(extent.pages) // STEP_PAGES)
+            on_host += Copies(steps * geometry.pools[extent.pool].planes, extent.size)
     images = projection.demoted.host_images.bit_count()
     to_host = Copies(images, images * geometry.image_bytes)
     for extent in projection.extents:
         pool = geometry.pools[extent.pool]
-        runs = _device_runs(extent.pages, places)
+        runs = _copies_to_host(extent.pages, places)
         to_host += Copies(runs * pool.planes, extent.size)
     to_device, on_device, base = Copies(), Copies(), 0
     source = demand.source if demand is not None else None
@@ -82,30 +88,26 @@ def immediate(
             if tail is not None:
                 pool = geometry.pools[number]
                 on_device += Copies(pool.planes, pool.page_bytes)
-    return ImmediateWork(to_host, to_device, on_device, Prefill(base, max(0, prompt_tokens - base)))
+    return ImmediateWork(to_host, to_device, on_device, Prefill(base, max(0, prompt_tokens - base)), on_host)
 
 
-def _device_runs(pages: Sequence[LogicalPage], places: Places) -> int:
+def _copies_to_host(pages: Sequence[LogicalPage], places: Places) -> int:
+    """Per plane: contiguous runs of places, divided where a step of the transition ends."""
     at = [places(page) for page in pages]
-    return sum(1 for i, place in enumerate(at) if i == 0 or place != at[i - 1] + 1)
+    return sum(1 for i, place in enumerate(at) if i % STEP_PAGES == 0 or place != at[i - 1] + 1)
 
 
 def _fetch(geometry: Geometry, checkpoint: Checkpoint, pages: int, image: bool) -> Copies:
-    """Copies that bring the given pages, and the image, of a checkpoint to Device."""
+    """Copies that bring the given pages, and the image, of a checkpoint to Device: page by page, so that what they take
+    is known before their places are."""
     copies = Copies(1, geometry.image_bytes) if image else Copies()
     wanted = pages & checkpoint.page_mask
     if not wanted:
         return copies
-    packed = wanted.to_bytes((wanted.bit_length() >> 3) + 1, "little")
-    end = len(packed) << 3
+    several = len(checkpoint.pages) > 1
     for pool, held in zip(geometry.pools, checkpoint.pages, strict=True):
-        runs = count = before = 0
-        for page in held:
-            want = packed[page >> 3] >> (page & 7) & 1 if page < end else 0
-            count += want
-            runs += want & ~before
-            before = want
-        copies += Copies(runs * pool.planes, count * pool.page_bytes)
+        count = (wanted & mask_of(held) if several else wanted).bit_count()
+        copies += Copies(count * pool.planes, count * pool.page_bytes)
     return copies
 
 

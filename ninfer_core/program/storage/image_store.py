@@ -81,16 +81,18 @@ class ImageStore:
         self._generations[image] = self._generations.get(image, 0) + 1
 
     def copy_to_host(self, image: ImageId) -> None:
-        """Demote: fill the image's Host slot from its Device slot."""
-        self.snapshot(image, image)
+        """Demote: fill the image's Host slot from its Device slot. On CUDA it is only enqueued, as in `CopyStream`."""
+        host, device = self.host_slots.of(image), self.device_slots.of(image)
+        self._host[host].copy_(self._device[device], non_blocking=True)
 
     def snapshot(self, source: ImageId, destination: ImageId) -> None:
-        """Fill destination's Host slot from source's Device slot."""
+        """Fill destination's Host slot from source's Device slot. Complete when it returns."""
         self._host[self.host_slots.of(destination)].copy_(self._device[self.device_slots.of(source)])
 
     def copy_to_device(self, source: ImageId, destination: ImageId) -> None:
-        """Restore: fill destination's Device slot from source's Host slot (often the same image)."""
-        self._device[self.device_slots.of(destination)].copy_(self._host[self.host_slots.of(source)])
+        """Restore: fill destination's Device slot from source's Host slot (often the same image). Enqueued likewise."""
+        device, host = self.device_slots.of(destination), self.host_slots.of(source)
+        self._device[device].copy_(self._host[host], non_blocking=True)
 
     @staticmethod
     def bytes_per_image(layout: ModelLayout) -> int:

@@ -7,7 +7,6 @@ Which pages live is the ledger's business.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -76,6 +75,10 @@ class PageStore:
     def host_content(self, page: LogicalPage) -> Content | None:
         """What the Host replica holds; None without one."""
         return self._pages[page].host_content
+
+    def host_place(self, page: LogicalPage) -> tuple[Extent, int] | None:
+        """(extent, place in it) of the Host replica; None without one."""
+        return self._pages[page].host
 
     def on_device(self) -> set[LogicalPage]:
         return {page for page, state in self._pages.items() if state.device is not None}
@@ -148,16 +151,17 @@ class PageStore:
         self._epoch += 1
         self._pages[page].content = Content(self._epoch, tokens)
 
-    # --- copies ---------------------------------------------------------------------------------------------------
-    def copy_to_host(self, extent: Extent) -> None:
-        """Fill an extent from the Device replicas of its pages; they become Host replicas with `publish`."""
-        places = [self.device_page(page) for page in extent.pages]
+    # --- copies: on CUDA those between Device and Host are only enqueued, as in `CopyStream` ------------------------
+    def copy_to_host(self, extent: Extent, first: int = 0, count: int | None = None) -> None:
+        """Fill an extent, or its pages from the first-th on, so many, from their Device replicas. With `publish` they
+        become Host replicas."""
+        places = [self.device_page(page) for page in extent.pages[first:][:count]]
         for number, plane in enumerate(self._flat):
             begin = 0
             for end in range(1, len(places) + 1):
                 if end == len(places) or places[end] != places[end - 1] + 1:  # one copy for each run (DEF-9)
-                    first = places[begin]
-                    self._host_run(extent, number, begin, end).copy_(plane[first : first + end - begin].view(-1))
+                    held = plane[places[begin] : places[begin] + end - begin].view(-1)
+                    self._host_run(extent, number, first + begin, first + end).copy_(held, non_blocking=True)
                     begin = end
 
     def publish(self, extent: Extent) -> None:
@@ -166,20 +170,37 @@ class PageStore:
             state = self._pages[page]
             state.host, state.host_content = (extent, i), state.content
 
+    def copy_on_host(self, source: Extent, destination: Extent, first: int = 0, count: int | None = None) -> None:
+        """Fill an extent, or its pages from the first-th on, so many, from another extent that holds them in the same
+        order. They lie there with `moved`.
+
+        Raises:
+            RuntimeError: the Host replica of one of them is of another epoch, or does not cover the page.
+        """
+        pages = destination.pages[first:][:count]
+        for page in pages:
+            self._check_host(page)
+        begin = source.pages.index(pages[0])
+        for number in range(len(self._flat)):
+            run = self._host_run(source, number, begin, begin + len(pages))
+            self._host_run(destination, number, first, first + len(pages)).copy_(run)
+
+    def moved(self, extent: Extent) -> None:
+        """The extent's bytes are complete: its pages' Host replicas lie there now, with the content that they had."""
+        for i, page in enumerate(extent.pages):
+            self._pages[page].host = (extent, i)
+
     def copy_to_device(self, source: LogicalPage, destination: LogicalPage) -> None:
         """Fill destination's Device place from source's Host replica (often the same page).
 
         Raises:
             RuntimeError: the Host replica is of another epoch, or does not cover the page.
         """
-        state = self._pages[source]
-        held = state.host_content
-        if state.host is None or held is None or not held.serves(state.content):
-            raise RuntimeError(f"the Host replica of page {source} does not hold its content")
+        where = self._check_host(source)
         for number, plane in enumerate(self._flat):
-            plane[self.device_page(destination)].copy_(self._host(state.host, number))
+            plane[self.device_page(destination)].copy_(self._host(where, number), non_blocking=True)
         if destination != source:
-            self.cover(destination, state.content.coverage)
+            self.cover(destination, self._pages[source].content.coverage)
 
     def copy_tail(self, source: LogicalPage, destination: LogicalPage, tokens: int) -> None:
         """COW of one page: the first tokens tokens of source become destination's content."""
@@ -193,6 +214,14 @@ class PageStore:
         """Bytes of one page over all attention layers, keys and values."""
         heads, width = layout.kv_shape
         return 2 * layout.attention_layers * PAGE_SIZE * heads * width * layout.dtype.itemsize
+
+    def _check_host(self, page: LogicalPage) -> tuple[Extent, int]:
+        """Where the Host replica lies, if it holds the page's content (KV-7)."""
+        state = self._pages[page]
+        held = state.host_content
+        if state.host is None or held is None or not held.serves(state.content):
+            raise RuntimeError(f"the Host replica of page {page} does not hold its content")
+        return state.host
 
     def _host_run(self, extent: Extent, plane: int, begin: int, end: int) -> Tensor:
         first = extent.offset + (plane * len(extent.pages) + begin) * self.plane_bytes
@@ -208,8 +237,3 @@ def _longest_run(pages: int) -> int:
     """Where the longest run of a non-empty set begins, the lowest of equals."""
     runs = re.finditer("1+", f"{pages:b}"[::-1])
     return max(runs, key=lambda run: run.end() - run.start()).start()
-
-
-def runs(pages: Sequence[int]) -> int:
-    """Into how many runs of consecutive numbers a sequence falls: the copies that it takes (DEF-9)."""
-    return sum(1 for i, page in enumerate(pages) if i == 0 or page != pages[i - 1] + 1)

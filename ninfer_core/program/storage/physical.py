@@ -11,6 +11,7 @@ import torch
 
 from ninfer_core.contract.ids import ImageId, LogicalPage, OwnerId
 from ninfer_core.models.layout import ModelLayout
+from ninfer_core.program.copy_stream import CopyStream
 from ninfer_core.program.ledger.bits import lowest_clear, mask_of, members
 from ninfer_core.program.ledger.geometry import Geometry, Vector
 from ninfer_core.program.ledger.objects import Lane, Owner, Replicas
@@ -27,11 +28,13 @@ class Physical:
         world: the published ledger.
         images: memory of StateImages.
         pools: memory of KV pages, one store per typed pool.
+        copies: where the copies of a transaction run.
         checking: verify CAP-6 at every publication (tests and stress runs).
     """
 
     def __init__(self, layout: ModelLayout, capacity: Vector, device: torch.device) -> None:
         self.images = ImageStore(layout, capacity.device_images, capacity.host_images, device)
+        self.copies = CopyStream.of(device)
         pinned = device.type == "cuda"
         arena = torch.empty(capacity.host_bytes, dtype=torch.uint8, pin_memory=pinned)
         # Today's models have one typed pool, Main KV; a backend with pages of its own would be another.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 
@@ -16,12 +17,13 @@ from ninfer_core.contract.results import Ending, Grant, OwnerSummary, ResourceRe
 from ninfer_core.contract.statistics import Transfer
 from ninfer_core.program.ledger.bits import mask_of, members
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import Checkpoint, Lane, Owner, Replicas, Role
+from ninfer_core.program.ledger.objects import STEP_PAGES, Checkpoint, Lane, Owner, Replicas, Role
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.plan import ResourcePlan
 from ninfer_core.program.planning.target import Activation, Capture, SourceMode
 from ninfer_core.program.storage.physical import Physical
 from ninfer_core.program.summary import summarise
+from ninfer_core.program.transactions.shrinking import Shrinking
 
 
 class Phase(Enum):
@@ -46,6 +48,8 @@ class RunningTransaction:
         self.phase = Phase.HOST_RELEASES
         self.aborted_in: Phase | None = None
         self.result: ResourceResult | None = None
+        self.waiting = False
+        """Whether the last advance found copies that have not landed, and did nothing."""
         self._physical = physical
         self._plan = plan
         self._fault = fault or (lambda phase: None)
@@ -53,12 +57,14 @@ class RunningTransaction:
         self._began = time.perf_counter()
         self._copied = 0
         self._claimed = self._claims()
+        self._replicas = self._world.replicas
         self._images: list[ImageId] = []
         self._pages: list[LogicalPage] = []
         self._restored_to: list[LogicalPage] = []
         self._moved_image: ImageId | None = None
         self._host_images: list[ImageId] = []
         self._arena_taken = False
+        self._shrinking = Shrinking(physical, plan.projection.shrinks, lambda: self._fault(self.phase))
         self._work = self._run()
 
     def cancel(self) -> None:
@@ -89,6 +95,7 @@ class RunningTransaction:
         projection = self._plan.projection
         self._release()
         yield
+        yield from self._shrinking.run()
         if self._stop(Phase.COPY_PREPARATION):
             return
         if projection.demoted:
@@ -97,6 +104,7 @@ class RunningTransaction:
             if self._stop(Phase.COPIES_IN_FLIGHT):
                 return
             yield from self._copy_to_host()
+            yield from self._landed()
         if self._stop(Phase.COPY_PUBLICATION):
             return
         self._publish_demotion()
@@ -110,6 +118,7 @@ class RunningTransaction:
             if self._stop(Phase.ACTIVATION_COPIES):
                 return
             yield from self._copy_to_device(demand)
+            yield from self._landed()
             if self._cancelled:
                 self._abort("cancelled")
                 return
@@ -157,15 +166,32 @@ class RunningTransaction:
 
     def _copy_to_host(self) -> Iterator[None]:
         for image in self._host_images:
-            self._fault(self.phase)
-            self._physical.images.copy_to_host(image)
-            self._copied += self._physical.images.image_bytes
+            with self._copy(self._physical.images.image_bytes):
+                self._physical.images.copy_to_host(image)
             yield
         for extent in self._plan.projection.extents:
-            self._fault(self.phase)
-            self._physical.pools[extent.pool].copy_to_host(extent)
-            self._copied += extent.size
+            store = self._physical.pools[extent.pool]
+            for first in range(0, len(extent.pages), STEP_PAGES):
+                count = min(STEP_PAGES, len(extent.pages) - first)
+                with self._copy(count * store.page_bytes):
+                    store.copy_to_host(extent, first, count)
+                yield
+
+    @contextmanager
+    def _copy(self, size: int) -> Iterator[None]:
+        """One copy of so many bytes, on the copies' stream."""
+        self._fault(self.phase)
+        with self._physical.copies.copying():
             yield
+        self._copied += size
+
+    def _landed(self) -> Iterator[None]:
+        """Until every copy is complete: nothing is published before (TXN-5), and decode rounds may run meanwhile."""
+        while not self._physical.copies.landed():
+            self.waiting = True
+            yield
+        self.waiting = False
+        self._physical.copies.settle()
 
     def _publish_demotion(self) -> None:
         """Epoch and coverage are those of now: pages of inactive owners have no writer (TXN-5)."""
@@ -233,23 +259,20 @@ class RunningTransaction:
             return
         checkpoint, physical = demand.source.checkpoint, self._physical
         if use.image_from_host:
-            self._fault(self.phase)
             destination = self._moved_image if self._moved_image is not None else self._images[0]
-            physical.images.copy_to_device(checkpoint.image, destination)
-            self._copied += physical.images.image_bytes
+            with self._copy(physical.images.image_bytes):
+                physical.images.copy_to_device(checkpoint.image, destination)
             yield
         for page in self._restored_to:
-            self._fault(self.phase)
             store = physical.pool_of(page)
-            store.copy_to_device(page, page)
-            self._copied += store.page_bytes
+            with self._copy(store.page_bytes):
+                store.copy_to_device(page, page)
             yield
         tails = [tail for tail in use.copied if tail is not None]
         for tail, page in zip(tails, self._pages, strict=True):
-            self._fault(self.phase)
             store = physical.pool_of(page)
-            store.copy_tail(tail, page, checkpoint.frontier % PAGE_SIZE)
-            self._copied += store.page_bytes
+            with self._copy(store.page_bytes):
+                store.copy_tail(tail, page, checkpoint.frontier % PAGE_SIZE)
             yield
 
     def _commit(self) -> None:
@@ -317,7 +340,8 @@ class RunningTransaction:
     # --- ends -----------------------------------------------------------------------------------------------------
     def _abort(self, reason: str) -> None:
         """Free every destination that was not published. What was published stays, and is reported (TXN-10)."""
-        physical, world = self._physical, self._world
+        self._physical.copies.settle()  # a destination is free only when nothing writes it any more
+        physical, world = self._physical, self._shrinking.undone(self._world)
         for image in self._host_images:
             physical.images.host_slots.give(image)
         if self._arena_taken:
@@ -346,8 +370,21 @@ class RunningTransaction:
             now = summarise(world, claimed)
             owners[claimed] = OwnerSummary(claimed, now, refs - {summary.ref for summary in now})
         ms = (time.perf_counter() - self._began) * 1e3
-        transfer = Transfer(self._copied, ms if self._copied else 0.0)
-        self.result = ResourceResult(ending, world.revision, owner, grant, owners, transfer, reason)
+        copied = self._copied + self._shrinking.copied
+        transfer = Transfer(copied, ms if copied else 0.0)
+        self.result = ResourceResult(ending, world.revision, owner, grant, owners, transfer, reason, self._placed())
+
+    def _placed(self) -> tuple[OwnerSummary, ...]:
+        """Inactive owners beside the claimed ones that share objects whose replicas have changed."""
+        was, world = self._replicas, self._world
+        now, found = world.replicas, []
+        images = (was.device_images ^ now.device_images) | (was.host_images ^ now.host_images)
+        pages = (was.device_pages ^ now.device_pages) | (was.host_pages ^ now.host_pages)
+        for owner in world.owners.values() if images or pages else ():
+            shares = owner.needs_images & images or owner.needs_pages & pages
+            if shares and owner.lane is None and owner.id not in self._claimed:
+                found.append(OwnerSummary(owner.id, summarise(world, owner.id), frozenset()))
+        return tuple(found)
 
     def _claims(self) -> dict[OwnerId, frozenset[CheckpointRef]]:
         """The exact checkpoint sets that the plan may change."""

@@ -20,12 +20,9 @@ Key = tuple[str, str]  # (person or "", attribute key)
 RECALL = {
     "recall",
     "recall_two",
-    "reverse",
-    "check",
     "correct_recall",
     "previous",
     "last_told",
-    "summary",
     "spell_name",
     "add_known",
 }
@@ -117,6 +114,13 @@ def untopic(topic: str) -> str:
     return re.sub(r"\bI\b", "they", topic)
 
 
+EVERYTHING = (
+    "what do you know about me?",
+    "what did I tell you about me?",
+    "tell me everything you know about me.",
+    "what have I told you about myself?",
+    "what do you remember about me?",
+)
 LOST = ("You have not told me that.", "Das hast du mir nicht gesagt.")
 
 
@@ -317,42 +321,6 @@ class Generator:
             "recall_two",
         )
 
-    def act_reverse(self, talk: Talk) -> Turn | None:
-        keys = [k for k in talk.facts if k[0] and talk.attributes[k].reverse[EN]]
-        if not keys:
-            return None
-        key = self.rng.choice(keys)
-        value = talk.facts[key][-1][talk.lang]
-        if talk.lang == EN and self.rng.random() < 0.6:
-            value = re.sub(r"^an? ", "the ", value)
-        question = self.pick(talk.attributes[key].reverse, talk.lang).format(v=value)
-        talk.recent = talk.pointer = None
-        return Turn(
-            self.rough(talk, self.wrap_ask(talk, question)),
-            sentence(talk.fact(key)),
-            self.recall_think(talk, key),
-            "reverse",
-        )
-
-    def act_check(self, talk: Talk) -> Turn | None:
-        keys = [k for k in talk.facts if talk.attributes[k].check[EN]]
-        if not keys:
-            return None
-        key = self.rng.choice(keys)
-        attribute, value = talk.attributes[key], talk.facts[key][-1]
-        asked = value
-        if self.rng.random() < 0.5:
-            asked = self.values.draw(attribute.kind)
-        question = self.pick(attribute.check, talk.lang).format(s=key[0], v=asked[talk.lang])
-        start = (("No, ", "Nein, "), ("Yes, ", "Ja, "))[asked == value][talk.out]
-        talk.recent = talk.pointer = None
-        return Turn(
-            self.rough(talk, self.wrap_ask(talk, question)),
-            start + talk.fact(key) + ".",
-            self.recall_think(talk, key),
-            "check",
-        )
-
     def act_unknown(self, talk: Talk) -> Turn | None:
         for _ in range(20):
             if self.rng.random() < 0.75:
@@ -364,14 +332,6 @@ class Generator:
             if (person, attribute.key) in talk.facts or (person and person == talk.name()):
                 continue
             talk.recent = talk.pointer = None
-            if (attribute.reverse[EN] or attribute.check[EN]) and self.rng.random() < 0.15:
-                value = self.values.draw(attribute.kind)
-                if any(value == v[-1] for v in talk.facts.values()):
-                    continue
-                phrases = attribute.reverse if attribute.reverse[EN] else attribute.check
-                question = self.pick(phrases, talk.lang).format(s=person, v=value[talk.lang])
-                text = self.rough(talk, self.wrap_ask(talk, question))
-                return Turn(text, LOST[talk.out], "They have not told me that.", "unknown")
             question = self.pick(attribute.ask, talk.lang).format(s=person)
             return Turn(
                 self.rough(talk, self.wrap_ask(talk, question)),
@@ -406,11 +366,7 @@ class Generator:
         elif style < 0.88 or talk.lang == DE:
             said = new
         else:
-            said = (
-                f"{self.rng.choice(('no, ', 'sorry, ', '', 'wait, '))}not {old[EN]}, {value[EN]}"
-                if talk.told and key == talk.told[-1][-1]
-                else f"{self.rng.choice(('no, ', 'sorry, ', 'actually, '))}{new}, not {old[EN]}"
-            )
+            said = f"{self.rng.choice(('no, ', 'sorry, ', 'actually, '))}{new}, not {old[EN]}"
         talk.set(key, attribute, value)
         talk.told.append([key])
         talk.told_values.append([value])
@@ -445,7 +401,7 @@ class Generator:
         talk.recent = None
         return Turn(
             self.rough(talk, text),
-            ("Before that you said: ", "Davor hast du gesagt: ")[talk.out] + old[talk.out] + ".",
+            ("Before that you said: ", "Davor hast du gesagt: ")[talk.out] + talk.fact(key, old) + ".",
             f"It is {talk.facts[key][-1][EN]} now. Before it was {old[EN]}.",
             "previous",
         )
@@ -505,37 +461,24 @@ class Generator:
             "last_told",
         )
 
-    def act_summary(self, talk: Talk) -> Turn | None:
-        keys = [k for k in talk.facts if not k[0]]
-        if len(keys) > 5:
-            return None
-        text = self.pick(
-            (
-                [
-                    "what do you know about me?",
-                    "what did I tell you about me?",
-                    "tell me everything you know about me.",
-                    "what have I told you about myself?",
-                    "what do you remember about me?",
-                ],
-                ["was weißt du über mich?", "was habe ich dir über mich erzählt?"],
-            ),
-            talk.lang,
-        )
+    def act_cannot(self, talk: Talk) -> Turn | None:
+        """Questions that this world has no answers to, whatever was told: yes or no, who, and everything at once."""
+        rng = self.rng
+        attribute, person = rng.choice(ME + THIRD), self.values.draw("name")[0]
+        value = self.values.draw(attribute.kind)
+        known = [k for k in talk.facts if talk.attributes[k].check[EN] or talk.attributes[k].reverse[EN]]
+        if known and rng.random() < 0.6:
+            key = rng.choice(known)
+            attribute, person = talk.attributes[key], key[0]
+            value = talk.facts[key][-1] if rng.random() < 0.5 else value
+        asks = [*attribute.check[EN], *(attribute.reverse[EN] if attribute in THIRD else ())]
+        text = rng.choice(asks).format(s=person, v=value[EN]) if asks and rng.random() < 0.8 else rng.choice(EVERYTHING)
         talk.recent = talk.pointer = None
-        if not keys:
-            return Turn(
-                self.rough(talk, text),
-                ("You have not told me anything about you.", "Du hast mir nichts über dich gesagt.")[talk.out],
-                "They have not told me anything about them.",
-                "summary",
-            )
         return Turn(
             self.rough(talk, self.wrap_ask(talk, text)),
-            " ".join(sentence(talk.fact(k)) for k in keys),
-            f"They told me {len(keys)} thing{'s' * (len(keys) > 1)}.",
-            "summary",
-            ("You have not told me anything about you.", "Du hast mir nichts über dich gesagt.")[talk.lang],
+            st.WORLD_REPLY[talk.out].format(n="", p=talk.persona or st.DEMO_NAME[talk.out]),
+            "I cannot answer such questions.",
+            "cannot",
         )
 
     # ---- acts: small talk ------------------------------------------------------------------------------------------
@@ -617,7 +560,11 @@ class Generator:
                 "switch",
             )
         phrases, reply = st.SWITCH[kind]
-        if kind == "lower" and not talk.upper:
+        if (
+            (kind == "lower" and not talk.upper)
+            or (kind == "upper" and talk.out == DE)
+            or (kind == "de" and talk.upper)
+        ):
             return None
         if kind in ("de", "en"):
             talk.forced = DE if kind == "de" else EN
@@ -768,7 +715,7 @@ class Generator:
         if not talk.items:
             return None
         rng, lang, out, items = self.rng, talk.lang, talk.out, talk.items
-        task = rng.choice(("repeat", "back", "count", "nth", "nth"))
+        task = rng.choice(("repeat", "count", "nth", "nth"))
         talk.recent = talk.pointer = None
         if task == "repeat":
             said, reply, think = (
@@ -788,23 +735,6 @@ class Generator:
                 ),
                 ", ".join(items),
                 "I repeat the list.",
-            )
-        elif task == "back":
-            said, reply, think = (
-                self.pick(
-                    (
-                        [
-                            "now say it backwards.",
-                            "say the list backwards.",
-                            "reverse the list.",
-                            "the list in reverse order, please.",
-                        ],
-                        ["sag die Liste rückwärts.", "jetzt die Liste rückwärts."],
-                    ),
-                    lang,
-                ),
-                ", ".join(items[::-1]),
-                "I start at the end.",
             )
         elif task == "count":
             said, reply, think = (
@@ -1063,13 +993,11 @@ class Generator:
         if roll < 0.55:
             return rng.choice(st.SYS_PLAIN)
         parts = []
-        kinds = rng.sample(["lang", "lang", "upper", "persona", "suffix", "facts"], rng.choice((1, 1, 1, 2, 2)))
+        kinds = rng.sample(["lang", "lang", "upper", "persona", "suffix", "facts"], rng.choice((1, 1, 1, 1, 2)))
         if "lang" in kinds:
             talk.forced = DE if rng.random() < 0.7 else EN
-            if talk.forced == EN and rng.random() < 0.7:
-                talk.lang = DE
             parts.append(rng.choice(st.SYS_DE if talk.forced == DE else st.SYS_EN))
-        if "upper" in kinds:
+        if "upper" in kinds and talk.forced != DE:
             talk.upper = True
             parts.append(rng.choice(st.SYS_UPPER))
         if "persona" in kinds:
@@ -1109,22 +1037,19 @@ class Generator:
         turns = turns or rng.choices(range(1, 9), (6, 10, 12, 14, 14, 12, 10, 9))[0]
         while True:
             talk = Talk(rng, self.values)
-            talk.lang = DE if rng.random() < 0.12 else EN
             talk.lowercase = rng.random() < 0.15
             system = self.system(talk)
             acts: list[tuple[Callable[[Talk], Turn | None], float]] = [
                 (self.act_tell, 26),
-                (self.act_recall, 28),
+                (self.act_recall, 30),
                 (self.act_small, 9),
                 (self.act_tell_ask, 7),
-                (self.act_recall_two, 6),
-                (self.act_reverse, 8),
-                (self.act_check, 9),
+                (self.act_recall_two, 8),
+                (self.act_cannot, 5),
                 (self.act_unknown, 20),
                 (self.act_correct, 9),
                 (self.act_previous, 13),
                 (self.act_last_told, 5),
-                (self.act_summary, 5),
                 (self.act_switch, 1.5),
                 (self.act_list, 6),
                 (self.act_list_more, 8),
@@ -1134,17 +1059,23 @@ class Generator:
                 (self.act_sum, 10),
             ]
             if rng.random() < 0.25:  # some talks are mostly about facts, so that many of them are held at once
-                acts = [
-                    (a, w * (3 if a in (self.act_tell, self.act_recall, self.act_reverse) else 0.4)) for a, w in acts
-                ]
+                acts = [(a, w * (3 if a in (self.act_tell, self.act_recall) else 0.4)) for a, w in acts]
             functions, weights = zip(*acts, strict=True)
+            hard = (
+                *(self.act_recall,) * 4,
+                *(self.act_recall_two,) * 2,
+                *(self.act_unknown,) * 2,
+                self.act_previous,
+                self.act_last_told,
+                self.act_list_more,
+            )
             made: list[Turn] = []
             for i in range(turns):
                 act = rng.choices(functions, weights)[0]
                 if i == 0 and turns > 1 and rng.random() < 0.4:
                     act = self.act_tell
-                if i == turns - 1 and turns > 1 and rng.random() < 0.22:
-                    act = rng.choice((self.act_recall, self.act_recall, self.act_reverse, self.act_recall_two))
+                if i == turns - 1 and turns > 1 and rng.random() < 0.4:
+                    act = rng.choice(hard)
                 if talk.recent and rng.random() < 0.35:
                     act = self.act_previous
                 if talk.items_fresh and rng.random() < 0.35:

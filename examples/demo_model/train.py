@@ -141,7 +141,7 @@ def main() -> None:
     args = parser.parse_args()
     rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     os.setpriority(os.PRIO_PROCESS, 0, args.nice)
-    torch.set_num_threads(max(1, 2 // world))
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // world))
     args.work.mkdir(parents=True, exist_ok=True)
     if world > 1:
         dist.init_process_group("gloo", rank=rank, world_size=world)

@@ -42,14 +42,11 @@ class Objective:
     def identity(self, option: Option, projection: Projection) -> float:
         """J of an option's identity target, from which its other targets are measured: nobody is degraded in it, and
         what its source disposition takes from its own conversation is no loss."""
-        now = self._now(option, Target(option.demand), projection)
-        if isinstance(option.demand, Capture):
-            return now - option.gain
-        if not option.lost:
-            return now
-        assert option.source_owner is not None
-        end = self._portfolio.end(option.lost, projection.final)
-        return now + self._portfolio.future_loss((option.source_owner,), end, self._base(option, projection))
+        target = Target(option.demand)
+        if option.lost:
+            return self.judge(option, target, projection, projection)
+        now = self._now(option, target, projection)
+        return now - option.gain if isinstance(option.demand, Capture) else now
 
     def judge(
         self, option: Option, target: Target, projection: Projection, identity: Projection, limit: float = math.inf

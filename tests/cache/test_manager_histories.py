@@ -7,32 +7,15 @@ from collections import Counter
 
 import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.cache.history import History, drive
 from tests.cache.machines import machines
-from tests.program.history import Choices
-
-CHOICES = st.lists(st.integers(0, 997), min_size=1, max_size=12).map(Choices)
-
-
-class Histories(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.history = History()
-
-    @rule(number=st.integers(0, len(History.RULES) - 1), choices=CHOICES)
-    def step(self, number: int, choices: Choices) -> None:
-        History.RULES[number](self.history, choices)
-
-    @invariant()
-    def check(self) -> None:
-        self.history.check()
+from tests.program.choices import Choices
+from tests.program.machine import machine
 
 
 @pytest.mark.req("AUT-2", "AUT-4", "INV-2", "INV-9", "INV-11", "INV-14", "TXN-4", "TXN-9", "RET-3", "DEF-1")
-class TestHistories(Histories.TestCase):
+class TestHistories(machine(History).TestCase):
     settings = settings(deadline=None, max_examples=15, stateful_step_count=40)
 
 

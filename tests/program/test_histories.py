@@ -4,31 +4,13 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.program.choices import Choices
 from tests.program.history import History, drive
-
-CHOICES = st.lists(st.integers(0, 997), min_size=1, max_size=12).map(Choices)
-
-
-class Histories(RuleBasedStateMachine):
-    def __init__(self) -> None:
-        super().__init__()
-        self.history = History()
-
-    @rule(number=st.integers(0, len(History.RULES) - 1), choices=CHOICES)
-    def step(self, number: int, choices: Choices) -> None:
-        History.RULES[number](self.history, choices)
-
-    @invariant()
-    def check(self) -> None:
-        self.history.check()
+from tests.program.machine import machine
 
 
 @pytest.mark.req("INV-2", "INV-7", "INV-9", "TXN-1", "TXN-10", "CKP-4")
-class TestHistories(Histories.TestCase):
+class TestHistories(machine(History).TestCase):
     settings = settings(deadline=None, max_examples=40, stateful_step_count=50)
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, ImageId, LogicalPage, OwnerId
+from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, LogicalPage, OwnerId
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.arena import Arena
-from ninfer_core.program.ledger.bits import lowest_clear, mask_of, members
+from ninfer_core.program.ledger.bits import mask_of, members
 from ninfer_core.program.ledger.geometry import Geometry, Vector
 from ninfer_core.program.ledger.objects import Checkpoint, Extent, Lane, Owner, Replicas, Role
 from ninfer_core.program.ledger.world import World
@@ -24,11 +24,12 @@ from ninfer_core.program.planning.plan import seal
 from ninfer_core.program.planning.projection import project
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
 from tests.program.brute_ledger import Replay
+from tests.support.ids import Ids
 
 PAGE_BYTES = (100, 60)
 
 
-class Maker:
+class Maker(Ids):
     """Builds a random legal world: owners that fork from one another, some replicas on Host, a fragmented arena.
 
     Args:
@@ -45,29 +46,10 @@ class Maker:
             capacity = Vector(9, 5, (24, 24), rng.choice([700, 1000, 1300]))
         self.geometry = Geometry.of(capacity, PAGE_BYTES, (2, 1), 1000)
         self.owners: dict[OwnerId, Owner] = {}
-        self.images = self.pages = 0
         self.refs = 0
         for number in range(rng.randint(1, 5)):
             self.add_owner(OwnerId(number), active=number == 0 and rng.random() < 0.5)
         self.world = self.settle()
-
-    def new_image(self) -> ImageId | None:
-        found = lowest_clear(self.images, self.geometry.image_ids)
-        if found < 0 or self.images.bit_count() >= self.geometry.capacity.device_images:
-            return None
-        self.images |= 1 << found
-        return ImageId(found)
-
-    def new_pages(self, pool: int, count: int) -> tuple[LogicalPage, ...] | None:
-        found = []
-        for _ in range(count):
-            p = self.geometry.pools[pool]
-            page = lowest_clear(self.pages, p.mask)
-            if page < 0 or (self.pages & p.mask).bit_count() >= p.device_pages:
-                return None
-            self.pages |= 1 << page
-            found.append(LogicalPage(page))
-        return tuple(found)
 
     def add_owner(self, owner: OwnerId, active: bool) -> None:
         rng, images, pages = self.rng, self.images, self.pages

@@ -19,7 +19,7 @@ from ninfer_core.cache.value import Contents, Portfolio
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Generation, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.arena import Arena
-from ninfer_core.program.ledger.bits import lowest_clear, mask_of, members
+from ninfer_core.program.ledger.bits import mask_of, members
 from ninfer_core.program.ledger.geometry import Geometry, Vector
 from ninfer_core.program.ledger.objects import Checkpoint, Extent, Lane, Owner, Replicas, Role
 from ninfer_core.program.ledger.world import World
@@ -30,6 +30,7 @@ from ninfer_core.program.planning.projection import Projection, project
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
 from ninfer_core.program.planning.work import ImmediateWork, immediate
 from ninfer_core.program.summary import summarise
+from tests.support.ids import Ids
 
 PAGE_BYTES, PLANES, IMAGE_BYTES = (100, 60), (2, 1), 1000
 
@@ -109,7 +110,7 @@ class Problem:
         return Planner(program, objective, domain, wide=wide)  # type: ignore[arg-type]
 
 
-class ProblemMaker:
+class ProblemMaker(Ids):
     """One problem from one seed. The world is legal: nothing uses more than there is."""
 
     def __init__(self, seed: int, *, owners: int = 5, host: bool | None = None, capture: bool = False) -> None:
@@ -183,24 +184,6 @@ class ProblemMaker:
         self.texts[ref] = text
         kind = self.rng.choice([SourceKind.SESSION_ENDPOINT, SourceKind.LONG_ANCHOR, SourceKind.RESPONSE_REPLAY])
         return Checkpoint(ref, kind, frontier, image, pages)
-
-    def new_image(self) -> ImageId | None:
-        found = lowest_clear(self.images, self.geometry.image_ids)
-        if found < 0 or self.images.bit_count() >= self.geometry.capacity.device_images:
-            return None
-        self.images |= 1 << found
-        return ImageId(found)
-
-    def new_pages(self, pool: int, count: int) -> tuple[LogicalPage, ...] | None:
-        found = []
-        for _ in range(count):
-            p = self.geometry.pools[pool]
-            page = lowest_clear(self.pages, p.mask)
-            if page < 0 or (self.pages & p.mask).bit_count() >= p.device_pages:
-                return None
-            self.pages |= 1 << page
-            found.append(LogicalPage(page))
-        return tuple(found)
 
     def settle(self) -> World:
         """A random part lies on Host, some of it twice; extents are placed by the real allocator."""

@@ -1046,7 +1046,7 @@ class Generator:
                 (self.act_tell_ask, 7),
                 (self.act_recall_two, 8),
                 (self.act_cannot, 5),
-                (self.act_unknown, 20),
+                (self.act_unknown, 26),
                 (self.act_correct, 9),
                 (self.act_previous, 13),
                 (self.act_last_told, 5),
@@ -1064,7 +1064,7 @@ class Generator:
             hard = (
                 *(self.act_recall,) * 4,
                 *(self.act_recall_two,) * 2,
-                *(self.act_unknown,) * 2,
+                *(self.act_unknown,) * 3,
                 self.act_previous,
                 self.act_last_told,
                 self.act_list_more,

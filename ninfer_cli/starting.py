@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from ninfer_cli.collector import settle
 from ninfer_cli.config import calibration_file
 from ninfer_cli.options import BY_NAME, CACHE
 from ninfer_cli.output import Streams
@@ -36,8 +36,7 @@ def started_engine(settings: Settings, streams: Streams, *, default_concurrency:
         from ninfer_core import Engine
 
         engine = Engine(options)
-    # Libraries and model stay for the life of this process: a collection that went through them would hold up a round.
-    gc.freeze()
+    settle()
     with engine:
         for notice in engine.info.notices:
             streams.warn(notice)

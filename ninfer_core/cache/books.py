@@ -33,7 +33,7 @@ class Books:
     def __init__(self, program: Program, limits: CacheLimits) -> None:
         self._program = program
         self.private = Catalog(limits.private_cells)
-        self.shared = Catalog(limits.shared_cells)
+        self.shared = Catalog(limits.shared_cells, shared=True)
         self.edges = OwnerEdges()
         self.sessions = SessionIndex()
         self.demand = DemandWindow()
@@ -184,7 +184,7 @@ class Books:
             # What it shares lies elsewhere now: its checkpoints are the same.
             entry = self.get(summary.owner)
             if entry is not None and entry.checkpoints != summary.checkpoints:
-                (self.shared if self.is_shared(entry.owner) else self.private).replace(entry.owner, summary.checkpoints)
+                (self.shared if entry.shared else self.private).replace(entry.owner, summary.checkpoints)
         return cell
 
     def _check(self, result: ResourceResult, gone: Collection[OwnerId | None]) -> None:

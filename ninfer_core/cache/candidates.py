@@ -104,7 +104,7 @@ def find_matches(program: Program, asker: Asker, books: Books) -> tuple[Match, .
         entry = books.get(owner)
         assert entry is not None, "only catalogued owners have a beginning"
         summary = next(summary for summary in entry.checkpoints if summary.ref == checkpoint.ref)
-        found.append(Match(entry, summary, checkpoint, books.is_shared(owner)))
+        found.append(Match(entry, summary, checkpoint, entry.shared))
     return tuple(sorted(found, key=lambda match: (-match.summary.frontier, match.summary.ref)))
 
 

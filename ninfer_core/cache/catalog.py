@@ -39,6 +39,7 @@ class Entry:
         order: publication order of the request that made it (RET-3).
         unreachable: endpoints that no rendering of history reproduces: losing them costs nothing (VAL-9).
         proven: False for what came out of a session that nothing vouches for (product: Trust).
+        shared: it is a shared prefix, no continuation.
         automatic: a shared owner without declared evidence: the kind that EVI-3 may reclaim.
         credit_until: a shared owner's explicit credit expires at this epoch; None without one (VAL-5, DEF-7).
         hit_refs: hits by checkpoint.
@@ -56,6 +57,7 @@ class Entry:
     hits: int = 0
     unreachable: frozenset[CheckpointRef] = frozenset()
     proven: bool = True
+    shared: bool = False
     automatic: bool = False
     credit_until: int | None = None
     hit_refs: dict[CheckpointRef, int] = field(default_factory=dict)
@@ -91,7 +93,12 @@ class CellState(Enum):
 class Catalog:
     """A fixed number of cells. Every verb raises RuntimeError when the cell is not in the state that it needs."""
 
-    def __init__(self, cells: int) -> None:
+    def __init__(self, cells: int, *, shared: bool = False) -> None:
+        """
+        Args:
+            shared: it holds shared prefixes.
+        """
+        self._shared = shared
         self._states = [CellState.FREE] * cells
         self._reserved = 0
         self._generations = [0] * cells
@@ -135,7 +142,7 @@ class Catalog:
         self._states[cell] = CellState.CATALOGUED
         self._reserved -= 1
         self._generations[cell] += 1
-        entry = Entry(owner, cell, Generation(self._generations[cell]), checkpoints, epoch, epoch)
+        entry = Entry(owner, cell, Generation(self._generations[cell]), checkpoints, epoch, epoch, shared=self._shared)
         self._entries[owner] = entry
         return entry
 

@@ -8,11 +8,12 @@ from collections.abc import Collection, Sequence
 from ninfer_core.cache.books import Books
 from ninfer_core.cache.budget import Budget, Clock
 from ninfer_core.cache.catalog import Catalog
+from ninfer_core.cache.contents import Contents, Standing
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.domain import Domain, Eligible, Option
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.planner import Choice, Planner
-from ninfer_core.cache.value import Contents, Portfolio
+from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.program import Program
 
@@ -26,7 +27,7 @@ class Desk:
         self._books = books
         self.cost = cost
         self.clock = clock
-        self._standing: dict[OwnerId, tuple[int, float]] = {}
+        self._standing: dict[OwnerId, Standing] = {}
 
     def materialize(self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None) -> Choice:
         """Choose a target for a waiting request."""
@@ -46,9 +47,8 @@ class Desk:
         books, program = self._books, self._program
         if len(self._standing) > 2 * (books.private.cells + books.shared.cells):
             self._standing.clear()  # most are of owners that are gone
-        demands, now = tuple(books.demand), program.world.replicas
-        held, epoch = program.checkpoints, books.demand.epoch
-        contents = Contents(books.get, books.is_shared, held, books.shelf, demands, epoch, now, self._standing)
+        held, demands, now = program.checkpoints, books.demand, program.world.replicas
+        contents = Contents(books.get, held, books.shelf, demands, demands.epoch, now, self._standing)
         return Portfolio(program.geometry, self.cost, books.paths, contents)
 
     def _planner(self, portfolio: Portfolio, catalog: Catalog, spared: Collection[OwnerId] = ()) -> Planner:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.cache.domain import Domain, Option
@@ -14,10 +14,15 @@ from ninfer_core.cache.objective import Objective
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Replicas
-from ninfer_core.program.planning.outcome import EVICTED
+from ninfer_core.program.planning.assessment import AssessmentSession
+from ninfer_core.program.planning.target import Target
 
 SHORTLIST = 5
 """Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
+
+
+_Step = tuple[Vertex, float, Amounts, Amounts]
+"""A step down, its predicted loss, what it gives back, and what at most."""
 
 
 @dataclass(slots=True)
@@ -58,14 +63,18 @@ class Guide:
         domain: Domain,
         graph: OutcomeGraph,
         option: Option,
-        sole: Replicas,
+        session: AssessmentSession,
     ) -> None:
+        self._session = session
         self._geometry = geometry
         self._objective = objective
         self._graph = graph
         self._owners = list(domain.of(option))
         self._cell_owners = domain.cell_owners
-        self.untouched = self.sole = sole
+        self.untouched = self.sole = session.sole(Target(option.demand))
+        self._evictions: dict[OwnerId, Amounts] = {}
+        self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
+        self._steps: dict[int, list[_Step]] = {}
         everything = (1 << geometry.image_ids.bit_length()) - 1, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(everything[0], everything[0], everything[1], everything[1])
 
@@ -84,14 +93,24 @@ class Guide:
 
     def moves_of(self, before: Vertex, lack: Lack, licensed: frozenset[OwnerId] | None) -> list[Move]:
         """Every step of one owner from one end state."""
+        return [
+            Move(vertex, change, given, lack.share(given), most)
+            for vertex, change, given, most in self._down(before)
+            if licensed is None or not vertex.evicted or vertex.owner in licensed
+        ]
+
+    def _down(self, before: Vertex) -> list[_Step]:
+        """The steps of an owner's end state; as long as nobody is degraded they stay what they are."""
+        found = self._steps.get(before.number) if self.sole is self.untouched else None
+        if found is not None:
+            return found
         found, lost = [], self._objective.predict(before, self.sole)
         for vertex in self._graph.steps(before):
-            if vertex.evicted and licensed is not None and vertex.owner not in licensed:
-                continue
             given = self._relief(before, vertex)
-            change = self._objective.predict(vertex, self.sole) - lost
             most = self._relief(before, vertex, self._any) if vertex.evicted else given
-            found.append(Move(vertex, change, given, lack.share(given), most))
+            found.append((vertex, self._objective.predict(vertex, self.sole) - lost, given, most))
+        if self.sole is self.untouched:
+            self._steps[before.number] = found
         return found
 
     def priced(self, moves: Sequence[Move], lack: Lack) -> list[tuple[Move, float]]:
@@ -114,23 +133,37 @@ class Guide:
         return relief(before.outcome, after.outcome, held or self.sole, self._geometry, cell=cell)
 
     def _shortlist(self, chosen: Mapping[OwnerId, Vertex], lack: Lack, *, wide: bool) -> list[OwnerId]:
-        owners = [o for o in self._owners if o not in chosen or not chosen[o].evicted]
-        if wide or len(owners) <= SHORTLIST:
-            return owners
-
-        return heapq.nsmallest(SHORTLIST, owners, key=lambda owner: self._density(owner, chosen, lack))
+        everyone = wide or len(self._owners) <= SHORTLIST
+        # Where all of them are looked at, the oldest comes first: it gives way where nothing else tells.
+        order = self._owners if everyone else self.cheapest_first(lack)
+        left = (owner for owner in order if owner not in chosen or not chosen[owner].evicted)
+        return list(left) if everyone else list(itertools.islice(left, SHORTLIST))
 
     def cheapest_first(self, lack: Lack) -> list[OwnerId]:
-        """All owners, by what their eviction loses for what it relieves."""
-        return sorted(self._owners, key=lambda owner: self._density(owner, {}, lack))
+        """All owners, by what the eviction of each alone loses for what it relieves. Sorted once for what is missing:
+        how much of it is left makes little difference."""
+        missing = lack.missing
+        axes = tuple(axis for axis, _ in missing)
+        order = self._orders.get(axes)
+        if order is None:
+            order = self._orders[axes] = sorted(self._owners, key=lambda owner: self._density(owner, missing))
+        return order
 
-    def _density(self, owner: OwnerId, chosen: Mapping[OwnerId, Vertex], lack: Lack) -> tuple[bool, float]:
-        now = chosen.get(owner) or self._graph.identity(owner)
-        cell = owner in self._cell_owners
-        share = lack.share(relief(now.outcome, EVICTED, self.sole, self._geometry, cell=cell))
-        worth = self._objective.worth(owner)
+    def _density(self, owner: OwnerId, missing: Iterable[tuple[int, int]]) -> tuple[bool, float]:
+        given, worth, share = self._eviction(owner), self._objective.worth(owner), 0.0
+        for axis, need in missing:
+            share += 1.0 if given[axis] >= need else given[axis] / need
         # Freeing nothing alone is no reason to be left out: together they may (TGT-5).
         return (False, worth / share) if share > 0 else (True, worth)
+
+    def _eviction(self, owner: OwnerId) -> Amounts:
+        """What the eviction of an owner gives back while nobody is degraded."""
+        found = self._evictions.get(owner)
+        if found is None:
+            freed, cell = self._session.freed(owner), int(owner in self._cell_owners)
+            found = (freed.device_images, freed.host_images, freed.host_bytes, cell, *freed.pages)
+            self._evictions[owner] = found
+        return found
 
 
 class _Offers:

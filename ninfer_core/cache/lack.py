@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ninfer_core.program.ledger.geometry import Geometry
@@ -12,8 +11,6 @@ from ninfer_core.program.planning.projection import Projection
 
 Amounts = tuple[int, ...]
 """Device images, Host images, Host bytes, publication cells, then Device pages of each pool."""
-
-CELLS, POOLS = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +31,11 @@ class Lack:
 
     def without(self, relief: Amounts) -> Lack:
         return Lack(tuple(need - given for need, given in zip(self.need, relief, strict=True)))
+
+    @property
+    def missing(self) -> tuple[tuple[int, int], ...]:
+        """(axis, how much) wherever something is missing."""
+        return tuple((axis, need) for axis, need in enumerate(self.need) if need > 0)
 
     def share(self, relief: Amounts) -> float:
         """How much of what is missing a step gives back, as a share of each axis, summed; what it takes where too
@@ -63,9 +65,8 @@ def relief(before: Outcome, after: Outcome, sole: Replicas, geometry: Geometry, 
     if had.host_pages or has.host_pages:
         lost = _gone(had.host_pages, has.host_pages) & sole.host_pages
         made = _gone(has.host_pages, had.host_pages)
-        for pool in geometry.pools:
-            host_bytes += ((lost & pool.mask).bit_count() - (made & pool.mask).bit_count()) * pool.page_bytes
-    return (device_images, host_images, host_bytes, int(cell), *_per_pool(device_pages, geometry))
+        host_bytes = geometry.bytes_of(lost) - geometry.bytes_of(made)
+    return (device_images, host_images, host_bytes, int(cell), *geometry.per_pool(device_pages))
 
 
 def _gone(had: int, has: int) -> int:
@@ -74,9 +75,3 @@ def _gone(had: int, has: int) -> int:
 
 def _change(had: int, has: int, sole: int) -> int:
     return (_gone(had, has) & sole).bit_count() - _gone(has, had).bit_count()
-
-
-def _per_pool(pages: int, geometry: Geometry) -> Sequence[int]:
-    if len(geometry.pools) == 1:
-        return (pages.bit_count(),)
-    return [(pages & pool.mask).bit_count() for pool in geometry.pools]

@@ -13,6 +13,7 @@ from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.graph import Vertex
 from ninfer_core.cache.value import Base, Portfolio
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
+from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.objects import Replicas
 from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.projection import Projection
@@ -81,7 +82,7 @@ class Objective:
         return vertex.loss
 
     def worth(self, owner: OwnerId) -> float:
-        return self._portfolio.worth(owner)
+        return self._portfolio.worths.of(owner)
 
     def _now(self, option: Option, target: Target, projection: Projection) -> float:
         """Of a capture, the time that every request waits which it blocks (DEF-12)."""
@@ -92,14 +93,16 @@ class Objective:
         was = self._domain.outcomes[owner]
         if self._unmoved is None:
             self._unmoved = self._portfolio.base()
-        left, made = was.wants.without(outcome.wants) & sole, outcome.wants.without(was.wants)
-        moved = len(outcome.kept) > 0
-        images, pages = (left.device_images, left.device_pages) if moved else (0, 0)
+        had, has, images, pages = was.wants, outcome.wants, 0, 0
+        if outcome.kept:
+            images = minus(had.device_images, has.device_images) & sole.device_images
+            pages = minus(had.device_pages, has.device_pages) & sole.device_pages
         end = self._portfolio.alone(self._deleted(owner, outcome), images, pages)
         copying = 0.0
-        if made:
+        if has.host_images or has.host_pages:
+            made = Replicas(0, minus(has.host_images, had.host_images), 0, minus(has.host_pages, had.host_pages))
             operations = made.host_images.bit_count() + bool(made.host_pages)
-            copying = self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made)))
+            copying = self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made))) if made else 0.0
         return copying + self._portfolio.future_loss((owner,), end, self._unmoved)
 
     def _deleted(self, owner: OwnerId, outcome: Outcome) -> list[CheckpointRef]:

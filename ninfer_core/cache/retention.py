@@ -8,18 +8,23 @@ from ninfer_core.contract.cache_limits import DEMAND_WINDOW
 
 
 class Retention(Enum):
-    """A prior in the value of keeping, never an order of eviction."""
+    """A prior in the value of keeping, never an order of eviction.
 
-    DISPOSABLE = "disposable"
+    Attributes:
+        label: for people.
+        weight: how many reuses one is taken to be worth.
+    """
+
+    DISPOSABLE = "disposable", 1
     """Nobody is expected back: it was asked for without a session, or nobody has come for long."""
-    RECENT_PRIVATE = "recent_private"
+    RECENT_PRIVATE = "recent_private", 4
     """A finished or restored conversation, or an older branch of one."""
-    LIVE_SESSION = "live_session"
+    LIVE_SESSION = "live_session", 16
     """What a session's key is bound to: its next turn is expected here."""
 
-    @property
-    def weight(self) -> int:
-        return _WEIGHTS[self]
+    def __init__(self, label: str, weight: int) -> None:
+        self.label = label
+        self.weight = weight
 
     def after(self, age: int) -> Retention:
         """What is left of it when nobody has come for so many materializations: one class less for each demand window
@@ -27,5 +32,4 @@ class Retention(Enum):
         return _ASCENDING[max(0, _ASCENDING.index(self) - age // DEMAND_WINDOW)]
 
 
-_WEIGHTS = {Retention.DISPOSABLE: 1, Retention.RECENT_PRIVATE: 4, Retention.LIVE_SESSION: 16}
-_ASCENDING = tuple(_WEIGHTS)
+_ASCENDING = tuple(Retention)

@@ -211,8 +211,7 @@ class Search:
     def _guide(self, option: Option) -> Guide:
         guide = self._guides.get(option.ordinal)
         if guide is None:
-            sole = self._session.sole(Target(option.demand))
-            guide = Guide(self._program.geometry, self._objective, self._domain, self.graph, option, sole)
+            guide = Guide(self._program.geometry, self._objective, self._domain, self.graph, option, self._session)
             self._guides[option.ordinal] = guide
         return guide
 

@@ -26,7 +26,7 @@ def _running(program: Program, owner: OwnerId) -> OwnerRow:
 
 def _row(program: Program, books: Books, entry: Entry, kind: str) -> OwnerRow:
     exclusive, shared = program.footprint(entry.owner)
-    retention = entry.prior(books.demand.epoch).value
+    retention = entry.prior(books.demand.epoch).label
     if kind == "shared":
         retention = "automatic" if entry.credit_until is None else "credit"
     return OwnerRow(

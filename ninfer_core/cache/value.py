@@ -7,16 +7,14 @@ counts. Everything is nanoseconds of expected work.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ninfer_core.cache.catalog import Entry
+from ninfer_core.cache.contents import Contents
 from ninfer_core.cache.cost import CostModel
-from ninfer_core.cache.demand import Demand
 from ninfer_core.cache.paths import PathIndex
-from ninfer_core.cache.shelf import Shelf
+from ninfer_core.cache.worths import Worths
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
-from ninfer_core.contract.results import CheckpointSummary
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Checkpoint, Replicas
 from ninfer_core.program.planning.work import recipe_from
@@ -32,7 +30,7 @@ class Point:
     Attributes:
         weight: of its owner's private retention; 0 for a shared owner, or where its loss costs nothing (VAL-9).
         credit: its owner has explicit credit.
-        demands: positions of the demands in the window that match it.
+        demands: those in the window that match it.
         rebuild: price of its canonical prefill from root.
         sources: itself and every catalogued checkpoint on its path, when it was first asked for.
     """
@@ -45,31 +43,6 @@ class Point:
     demands: Sequence[int]
     rebuild: float
     sources: tuple[Point, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Contents:
-    """What is catalogued, read owner by owner: a planning session looks at few of them.
-
-    Attributes:
-        entry: by owner; None for one that is not catalogued.
-        is_shared: whether an owner is a shared prefix.
-        checkpoints: those of an owner, ascending.
-        shelf: which owner has which checkpoint, and which have a key.
-        demands: the window, oldest first.
-        epoch: materializations so far.
-        now: where everything lies at this revision.
-        standing: (changes of the shelf, saving) of owners from earlier sessions: for quick measures only.
-    """
-
-    entry: Callable[[OwnerId], Entry | None]
-    is_shared: Callable[[OwnerId], bool]
-    checkpoints: Callable[[OwnerId], tuple[Checkpoint, ...]]
-    shelf: Shelf
-    demands: Sequence[Demand]
-    epoch: int
-    now: Replicas
-    standing: dict[OwnerId, tuple[int, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +84,9 @@ class Portfolio:
         self._points: dict[CheckpointRef, Point] = {}
         self._by_owner: dict[OwnerId, tuple[Point, ...]] = {}
         self._by_demand: dict[int, tuple[Point, ...]] = {}
-        self._asked: dict[bytes, list[int]] | None = None
         self._prices: dict[tuple[CheckpointRef, CheckpointRef], float] = {}
-        self._worths: dict[OwnerId, float] = {}
-        self._wanted: set[OwnerId] | None = None
+        self.worths = Worths(geometry, cost, paths, contents)
+        """Quick measures: they order exploration only."""
 
     # --- points ---------------------------------------------------------------------------------------------------
     def _of(self, owner: OwnerId) -> tuple[Point, ...]:
@@ -129,8 +101,8 @@ class Portfolio:
         entry = self._contents.entry(owner)
         if entry is None:
             return ()
-        weight, credit = self._retained(entry)
-        positions, keys = self._positions, self._contents.shelf.keys
+        weight, credit = self._contents.retained(entry)
+        showing, keys = self._contents.demands.showing, self._contents.shelf.keys
         return tuple(
             Point(
                 c.ref,
@@ -138,17 +110,11 @@ class Portfolio:
                 owner,
                 0 if c.ref in entry.unreachable else weight,
                 credit,
-                positions.get(keys[c.ref], ()),
+                showing.get(keys[c.ref], ()),
                 self._cost.rebuild(c.frontier),
             )
             for c in self._contents.checkpoints(owner)
         )
-
-    def _retained(self, entry: Entry) -> tuple[int, bool]:
-        """(weight of private retention, whether there is explicit credit) of an owner."""
-        if self._contents.is_shared(entry.owner):
-            return 0, entry.credit_until is not None
-        return entry.prior(self._contents.epoch).weight, False
 
     def _point(self, ref: CheckpointRef) -> Point | None:
         """None for one that is not catalogued."""
@@ -158,22 +124,12 @@ class Portfolio:
             found = self._points.get(ref)
         return found
 
-    @property
-    def _positions(self) -> dict[bytes, list[int]]:
-        """By key, the demands that show it."""
-        if self._asked is None:
-            self._asked = {}
-            for at, demand in enumerate(self._contents.demands):
-                for key in demand.keys:
-                    self._asked.setdefault(key, []).append(at)
-        return self._asked
-
     def _served(self, at: int) -> tuple[Point, ...]:
         """The points that match a demand."""
         found = self._by_demand.get(at)
         if found is None:
             holders = self._contents.shelf.holders
-            points = (self._point(ref) for key in self._contents.demands[at].keys for ref in holders.get(key, ()))
+            points = (self._point(ref) for key in self._contents.demands.at(at).keys for ref in holders.get(key, ()))
             found = self._by_demand[at] = tuple(point for point in points if point is not None)
         return found
 
@@ -209,8 +165,7 @@ class Portfolio:
     def size_of(self, replicas: Replicas) -> int:
         """Bytes of Host replicas, for estimates."""
         geometry = self._geometry
-        size = replicas.host_images.bit_count() * geometry.image_bytes
-        return size + sum((replicas.host_pages & pool.mask).bit_count() * pool.page_bytes for pool in geometry.pools)
+        return replicas.host_images.bit_count() * geometry.image_bytes + geometry.bytes_of(replicas.host_pages)
 
     # --- savings --------------------------------------------------------------------------------------------------
     def saving(self, ref: CheckpointRef, end: End) -> float:
@@ -255,53 +210,6 @@ class Portfolio:
         if known is None:
             known = base.savings[point.ref] = self._saving(point, base.end)
         return known
-
-    def worth(self, owner: OwnerId) -> float:
-        """A quick measure of what an owner's eviction alone would lose. It orders exploration only (PLAN-1)."""
-        known = self._worths.get(owner)
-        if known is not None:
-            return known
-        entry, private, public = self._contents.entry(owner), 0.0, 0.0
-        if entry is not None:
-            weight, credit = self._retained(entry)
-            if weight:
-                private = weight * self._standing(entry)
-            if credit or owner in self._demanded:
-                positions, keys = self._positions, self._contents.shelf.keys
-                for summary in entry.checkpoints:
-                    if users := len(positions.get(keys[summary.ref], ())) + credit:
-                        public = max(public, users * self._saving_beside(owner, summary))
-        self._worths[owner] = private + public
-        return private + public
-
-    def _standing(self, entry: Entry) -> float:
-        """What the deepest checkpoint whose loss counts saves: the owner's others rarely save more. It holds until a
-        checkpoint on its path has come or gone."""
-        known, stamp = self._contents.standing.get(entry.owner), self._contents.shelf.stamp(entry.owner)
-        if known is None or known[0] != stamp:
-            counts = (summary for summary in reversed(entry.checkpoints) if summary.ref not in entry.unreachable)
-            deepest = next(counts, None)
-            saving = 0.0 if deepest is None else self._saving_beside(entry.owner, deepest)
-            known = self._contents.standing[entry.owner] = (stamp, saving)
-        return known[1]
-
-    @property
-    def _demanded(self) -> set[OwnerId]:
-        """The owners that some demand in the window matches."""
-        if self._wanted is None:
-            shelf = self._contents.shelf
-            refs = (ref for key in self._positions for ref in shelf.holders.get(key, ()))
-            self._wanted = {shelf.owners[ref] for ref in refs}
-        return self._wanted
-
-    def _saving_beside(self, owner: OwnerId, checkpoint: CheckpointSummary) -> float:
-        """What a checkpoint saves beside the other owners' on its path."""
-        owners, now, saving = self._contents.shelf.owners, self._contents.now, self._cost.rebuild(checkpoint.frontier)
-        for ref in self._paths.ancestors(checkpoint.ref):
-            if owners.get(ref, owner) != owner and (other := self._point(ref)) is not None:
-                recipe = recipe_from(self._geometry, checkpoint.frontier, other.checkpoint, now)
-                saving = min(saving, self._cost.recipe(recipe))
-        return saving
 
     # --- loss and gain --------------------------------------------------------------------------------------------
     def future_loss(self, changed: Collection[OwnerId], end: End, base: Base, limit: float = math.inf) -> float:
@@ -385,6 +293,6 @@ class Portfolio:
         present ones, and once for explicit credit (VAL-3, VAL-5)."""
         base, saving = self.base(), self._cost.rebuild(frontier)
         gain = saving if credit else 0.0
-        for at in self._positions.get(key, ()):
+        for at in self._contents.demands.showing.get(key, ()):
             gain += max(0.0, saving - self._best(self._served(at), base, {}))
         return gain

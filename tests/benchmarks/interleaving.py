@@ -11,7 +11,6 @@ delivery. Demanded: at most 5 ms at p99 for rounds at which requests were admitt
 from __future__ import annotations
 
 import argparse
-import gc
 import random
 import statistics
 import time
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ninfer_cli.collector import settle
 from ninfer_core import CacheIntent, Engine, EngineOptions, GenerationRequest, Message, SamplingParams
 from ninfer_core.engine.cache_options import ContextCacheOptions
 
@@ -180,7 +180,7 @@ def main() -> None:
     )
     clock = time.thread_time if args.processor_time else time.perf_counter
     with Engine(options) as engine:
-        gc.freeze()  # as the tool does once it has started
+        settle()  # as the tool does once it has started
         others = Others(engine, args.words, seed=1)
         for _ in range(2 * SESSIONS):  # until the cache is full
             others.ask()

@@ -1,6 +1,6 @@
 """Planning time per admission, as the manager reports it: without pressure, and with 64 owners and a full cache.
 
-python -m tests.benchmarks.planning [--rounds N] [--host] [--profile]
+python -m tests.benchmarks.planning [--rounds N] [--pages N ...] [--host] [--profile]
 
 The model computes nothing; stores, ledger, catalogs and transitions are the real ones. An admission's digests are part
 of preparing its prompt and are not counted.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import gc
+import itertools
 import pstats
 import random
 import statistics
@@ -18,31 +18,37 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from ninfer_cli.collector import settle
 from ninfer_core.cache.manager import Admitted
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import PAGE_SIZE
 from ninfer_core.program.ledger.geometry import Vector
 from tests.support.managed import PAGE_BYTES, Managed
 
-OWNERS, PAGES, TURNS = 64, 32_768, 3
-SHARE = PAGES // OWNERS * PAGE_SIZE
-"""Tokens of one conversation: together they fill the device."""
+OWNERS, TURNS = 64, 3
+SIZES = (4096, 32_768)
+"""Device pages: 64 conversations of 4,096 tokens each, and of 32,768. Sets of pages are as long as there are pages."""
 
 
 class Traffic:
-    """64 conversations of several checkpoints each on a full device; requests go on with one of them or start anew."""
+    """64 conversations of several checkpoints each; requests go on with one of them or start anew."""
 
-    def __init__(self, host: bool, spare: int, seed: int = 1) -> None:
+    def __init__(self, pages: int, *, host: bool, full: bool, seed: int = 1) -> None:
+        """
+        Args:
+            full: the conversations fill the device; otherwise a quarter of it, and there are cells to spare.
+        """
         self.rng = random.Random(seed)
         checkpoints = OWNERS * (TURNS + 1)
-        images = checkpoints if spare else 4 * checkpoints
-        capacity = Vector(images, images if host else 0, (PAGES + spare,), 4096 * PAGE_BYTES if host else 0)
-        limits = CacheLimits(OWNERS + (8 if spare else 200), 8, long_anchors=TURNS, automatic_anchors=TURNS)
+        images = checkpoints if full else 4 * checkpoints
+        spare = pages // OWNERS if full else 0
+        capacity = Vector(images, images if host else 0, (pages + spare,), pages // 8 * PAGE_BYTES if host else 0)
+        limits = CacheLimits(OWNERS + (8 if full else 200), 8, long_anchors=TURNS, automatic_anchors=TURNS)
         self.managed = Managed(capacity, limits)
         self.next = 0
-        # Without pressure the conversations fill half of the device, and go on filling it.
-        self.share = SHARE if spare else SHARE // 4
-        self.texts = [self.fresh(self.share - 512) for _ in range(OWNERS)]
+        share = pages // OWNERS * PAGE_SIZE
+        self.share = share if full else share // 4
+        self.texts = [self.fresh(self.share * 7 // 8) for _ in range(OWNERS)]
         for number, text in enumerate(self.texts):
             self.managed.run(text, cuts=self.cuts(text), session=f"s{number}")
 
@@ -58,13 +64,13 @@ class Traffic:
         number, kind = self.rng.randrange(OWNERS), self.rng.random()
         text = self.texts[number]
         if kind < 0.5:
-            prompt = [*text, 1, *self.fresh(200)]
+            prompt = [*text, 1, *self.fresh(self.share // 32)]
         elif kind < 0.75:
-            prompt = text[: self.cuts(text)[1]] + self.fresh(400)
+            prompt = text[: self.cuts(text)[1]] + self.fresh(self.share // 16)
         else:
-            prompt = self.fresh(self.share - 512)
+            prompt = self.fresh(self.share * 7 // 8)
         if len(prompt) > self.share:
-            prompt = self.fresh(self.share - 512)
+            prompt = self.fresh(self.share * 7 // 8)
         self.texts[number] = prompt
         ask = self.managed.ask(prompt, 64, self.cuts(prompt))
         admitted = self.managed.admit(ask)
@@ -98,13 +104,15 @@ def profiled(traffic: Traffic, rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--pages", type=int, nargs="*", default=SIZES, help="of the device")
     parser.add_argument("--host", action="store_true", help="with a Host tier")
     parser.add_argument("--profile", action="store_true")
     args = parser.parse_args()
-    for name, spare in (("no pressure", 0), ("pressure", 512)):
-        traffic = Traffic(args.host, spare)
-        gc.freeze()  # as the tool does once it has started
-        print(f"{name}: {len(list(traffic.managed.manager.books.entries()))} owners")
+    for pages, full in itertools.product(args.pages, (False, True)):
+        traffic = Traffic(pages, host=args.host, full=full)
+        settle()  # as the tool does once it has started
+        owners = len(list(traffic.managed.manager.books.entries()))
+        print(f"{pages:,} pages, {'pressure' if full else 'no pressure'}: {owners} owners")
         if args.profile:
             profiled(traffic, args.rounds)
         for clock_name, clock in (("cpu", time.thread_time_ns), ("wall", time.perf_counter_ns)):

@@ -52,8 +52,8 @@ def test_a_quick_measure_is_worked_out_again_when_the_path_below_has_changed() -
     managed.run([*prefix, *range(9000, 9064)], sibling=True)
     below, above = (entry.owner for entry in managed.manager.books.private)
     desk = managed.manager._desk
-    beside = desk.portfolio().worth(above)
+    beside = desk.portfolio().worths.of(above)
     managed.manager.books.release(below)
-    alone = desk.portfolio().worth(above)
+    alone = desk.portfolio().worths.of(above)
     desk._standing.clear()
-    assert beside < alone == desk.portfolio().worth(above)
+    assert beside < alone == desk.portfolio().worths.of(above)

@@ -8,11 +8,12 @@ import pytest
 
 from ninfer_core.cache import shelf as catalog_shelf
 from ninfer_core.cache.catalog import CellId, Entry
+from ninfer_core.cache.contents import Contents
 from ninfer_core.cache.cost import CostModel, PrefillCost, TransferCost
 from ninfer_core.cache.demand import Demand, DemandWindow
 from ninfer_core.cache.paths import PathIndex
 from ninfer_core.cache.retention import Retention
-from ninfer_core.cache.value import Contents, Portfolio
+from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.ids import CheckpointRef, Generation, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.geometry import Geometry, Vector
@@ -33,7 +34,7 @@ class Shelf:
 
     paths: dict[CheckpointRef, str] = field(default_factory=dict)
     owners: list[tuple[Entry, tuple[Checkpoint, ...], bool]] = field(default_factory=list)
-    demands: list[Demand] = field(default_factory=list)
+    demands: DemandWindow = field(default_factory=DemandWindow)
     host_images: int = 0
 
     def add(
@@ -47,12 +48,12 @@ class Shelf:
             self.paths[ref] = path
             page = LogicalPage(number)
             made.append(Checkpoint(ref, SourceKind.LONG_ANCHOR, frontier, ImageId(number), ((page,),)))
-        found = Entry(owner, CellId(owner), Generation(1), (), 0, 0, **entry)  # type: ignore[arg-type]
-        self.owners.append((found, tuple(made), shared))
+        found = Entry(owner, CellId(owner), Generation(1), (), 0, 0, shared=shared, **entry)  # type: ignore[arg-type]
+        self.owners.append((found, tuple(made)))
         return owner, [c.ref for c in made]
 
     def ask(self, *paths: str, domain: bytes = b"d") -> None:
-        self.demands.append(Demand(domain, frozenset(path.encode() for path in paths)))
+        self.demands.record(Demand(domain, frozenset(path.encode() for path in paths)))
 
     @property
     def now(self) -> Replicas:
@@ -64,13 +65,12 @@ class Shelf:
         for ref in self.paths:
             index.add(ref)
         shelf = catalog_shelf.Shelf()
-        for entry, checkpoints, _ in self.owners:
+        for entry, checkpoints in self.owners:
             for checkpoint in checkpoints:
                 shelf.add(checkpoint.ref, self.paths[checkpoint.ref].encode(), entry.owner)
-        entries = {entry.owner: entry for entry, _, _ in self.owners}
-        held = {entry.owner: checkpoints for entry, checkpoints, _ in self.owners}
-        shared = {entry.owner for entry, _, shared in self.owners if shared}
-        contents = Contents(entries.get, shared.__contains__, held.__getitem__, shelf, self.demands, 0, self.now)
+        entries = {entry.owner: entry for entry, _ in self.owners}
+        held = {entry.owner: checkpoints for entry, checkpoints in self.owners}
+        contents = Contents(entries.get, held.__getitem__, shelf, self.demands, 0, self.now)
         return Portfolio(GEOMETRY, COST, index, contents)
 
     def loss(self, owner: OwnerId, *dead: CheckpointRef, portfolio: Portfolio | None = None) -> float:

@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "double charge of a borrowed page",
         PLAN + "projection.py",
-        "len(pool) + (tail is not None) for pool",
-        "0 * len(pool) + (tail is not None) for pool",
+        "held = [own + (tail is not None)",
+        "held = [0 * own + (tail is not None)",
     ),
     Mutant(
         "a moved image is charged again",

@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ninfer_core.cache.catalog import CellId, Entry
+from ninfer_core.cache.contents import Contents
 from ninfer_core.cache.cost import CostModel, PrefillCost, TransferCost
-from ninfer_core.cache.demand import Demand
+from ninfer_core.cache.demand import Demand, DemandWindow
 from ninfer_core.cache.domain import Domain, Eligible, Option
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.paths import PathIndex
 from ninfer_core.cache.planner import Planner
 from ninfer_core.cache.retention import Retention
 from ninfer_core.cache.shelf import Shelf
-from ninfer_core.cache.value import Contents, Portfolio
+from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Generation, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.arena import Arena
@@ -100,8 +101,10 @@ class Problem:
         for owner, checkpoints in held.items():
             for checkpoint in checkpoints:
                 shelf.add(checkpoint.ref, self.keys[checkpoint.ref], owner)
-        is_shared, now = self.shared.__contains__, self.world.replicas
-        contents = Contents(self.entries.get, is_shared, held.__getitem__, shelf, self.demands, 0, now)
+        window = DemandWindow()
+        for demand in self.demands:
+            window.record(demand)
+        contents = Contents(self.entries.get, held.__getitem__, shelf, window, 0, self.world.replicas)
         portfolio = Portfolio(self.world.geometry, cost, paths, contents)
         domain = Domain(
             lambda: Eligible(self.entries, program.domain(self.eligible), self.cell_owners), free_cell=self.free_cell
@@ -259,6 +262,7 @@ class ProblemMaker(Ids):
         entry.retention = rng.choice(list(Retention))
         entry.unreachable = frozenset(s.ref for s in summaries if rng.random() < 0.1)
         if owner.role is Role.SHARED:
+            entry.shared = True
             entry.credit_until = 60 if rng.random() < 0.5 else None
             entry.automatic = entry.credit_until is None
         return entry

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import add, sub
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(NamedTuple):
     """One number per axis. Axes never cover for each other (CAP-2).
 
     Attributes:
@@ -20,11 +21,11 @@ class Vector:
     pages: tuple[int, ...]
     host_bytes: int
 
-    def __add__(self, other: Vector) -> Vector:
+    def __add__(self, other: Vector) -> Vector:  # type: ignore[override]
         return Vector(
             self.device_images + other.device_images,
             self.host_images + other.host_images,
-            tuple(a + b for a, b in zip(self.pages, other.pages, strict=True)),
+            tuple(map(add, self.pages, other.pages)),
             self.host_bytes + other.host_bytes,
         )
 
@@ -32,7 +33,7 @@ class Vector:
         return Vector(
             self.device_images - other.device_images,
             self.host_images - other.host_images,
-            tuple(a - b for a, b in zip(self.pages, other.pages, strict=True)),
+            tuple(map(sub, self.pages, other.pages)),
             self.host_bytes - other.host_bytes,
         )
 
@@ -50,7 +51,7 @@ class Vector:
         return Vector(
             max(self.device_images, other.device_images),
             max(self.host_images, other.host_images),
-            tuple(max(a, b) for a, b in zip(self.pages, other.pages, strict=True)),
+            tuple(map(max, self.pages, other.pages)),
             max(self.host_bytes, other.host_bytes),
         )
 
@@ -106,6 +107,18 @@ class Geometry:
             first += ids
         images = capacity.device_images + capacity.host_images
         return cls(capacity, tuple(pools), image_bytes, (1 << images) - 1)
+
+    def per_pool(self, pages: int) -> tuple[int, ...]:
+        """How many of a set of logical pages there are, per pool."""
+        if len(self.pools) == 1:  # the sets are long: no mask where there is nothing to tell apart
+            return (pages.bit_count(),)
+        return tuple((pages & pool.mask).bit_count() for pool in self.pools)
+
+    def bytes_of(self, pages: int) -> int:
+        """Bytes of a set of logical pages on Host."""
+        if not pages:
+            return 0
+        return sum(count * pool.page_bytes for count, pool in zip(self.per_pool(pages), self.pools, strict=True))
 
     def zero(self) -> Vector:
         return Vector(0, 0, (0,) * len(self.pools), 0)

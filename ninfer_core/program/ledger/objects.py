@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from ninfer_core.contract.ids import CheckpointRef, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
@@ -13,9 +14,9 @@ STEP_PAGES = 16
 """Most pages of an extent that one step of a transition copies: decode rounds run between two steps (TXN-7)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
-    """Which images and pages have, or shall have, a replica on Device and on Host. Four sets."""
+class Replicas(NamedTuple):
+    """Which images and pages have, or shall have, a replica on Device and on Host. Four sets. A planner makes thousands
+    of them: a named tuple takes a third of the time of a frozen dataclass."""
 
     device_images: int = 0
     host_images: int = 0

@@ -108,6 +108,6 @@ def measure(geometry: Geometry, replicas: Replicas, host_bytes: int) -> Vector:
     return Vector(
         replicas.device_images.bit_count(),
         replicas.host_images.bit_count(),
-        tuple((replicas.device_pages & pool.mask).bit_count() for pool in geometry.pools),
+        geometry.per_pool(replicas.device_pages),
         host_bytes,
     )

@@ -86,6 +86,10 @@ class AssessmentSession:
         """What each survivor of a target alone holds: a hint at what a further step would free."""
         return self._sole.of(target)
 
+    def freed(self, owner: OwnerId) -> Vector:
+        """What the eviction of one owner would free while nobody else changes: a hint too."""
+        return self._sole.freed(owner)
+
     def _rebase(self, world: World) -> None:
         self._ground = Ground.of(world)
         self._census = Census(world)

@@ -18,7 +18,7 @@ class Survivors(NamedTuple):
     """
     Attributes:
         images, pages: what some replica must hold.
-        wants: the replicas that survivors wish.
+        wants: the replicas that survivors wish; the world's own object where that is all there are.
     """
 
     images: int
@@ -33,9 +33,20 @@ class Census:
     def __init__(self, world: World) -> None:
         self._world = world
         self._others: dict[frozenset[OwnerId], tuple[int, int]] = {}
+        self._everyone: Survivors | None = None
 
     def survivors(self, outcomes: Mapping[OwnerId, Outcome]) -> Survivors:
         """The union with these outcomes in place of their owners' present state; all others stay as they are."""
+        if outcomes:
+            return self._with(outcomes)
+        if self._everyone is None:
+            images, pages, wants = self._with({})
+            have = self._world.replicas
+            # The very same object where everything is wished for: a projection sees at once that nothing goes.
+            self._everyone = Survivors(images, pages, have if wants == have else wants)
+        return self._everyone
+
+    def _with(self, outcomes: Mapping[OwnerId, Outcome]) -> Survivors:
         images, pages = self._all_but(frozenset(outcomes))
         # Who stays as it is wishes the replicas that there are.
         wants = self._world.replicas.only(images, pages)

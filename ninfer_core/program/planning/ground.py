@@ -9,8 +9,8 @@ from ninfer_core.contract.ids import CheckpointRef, LogicalPage
 from ninfer_core.program.ledger.arena import Arena
 from ninfer_core.program.ledger.bits import lowest, mask_of, members, minus
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import Checkpoint, Extent
-from ninfer_core.program.ledger.world import World
+from ninfer_core.program.ledger.objects import Checkpoint, Extent, Replicas
+from ninfer_core.program.ledger.world import World, measure
 
 
 class Run(NamedTuple):
@@ -27,12 +27,14 @@ class Ground:
     Attributes:
         world: the stable world that is projected from.
         reserved: its concrete reservations.
+        present: what is used as things are.
         host_bytes: bytes of its extents.
         windows: (lowest page, one above the highest, extent) for each extent.
     """
 
     world: World
     reserved: Vector
+    present: Vector
     host_bytes: int
     windows: tuple[tuple[int, int, Extent], ...]
     _runs: dict[CheckpointRef, tuple[int, tuple[Run, ...]]] = field(default_factory=dict)
@@ -40,7 +42,15 @@ class Ground:
     @classmethod
     def of(cls, world: World) -> Ground:
         windows = tuple((lowest(extent.mask), extent.mask.bit_length(), extent) for extent in world.extents)
-        return cls(world, world.reserved(), sum(extent.size for extent in world.extents), windows)
+        reserved, host_bytes = world.reserved(), sum(extent.size for extent in world.extents)
+        present = measure(world.geometry, world.replicas, host_bytes) + reserved
+        return cls(world, reserved, present, host_bytes, windows)
+
+    def used(self, replicas: Replicas, host_bytes: int) -> Vector:
+        """Allocations and reservations per axis when these replicas are there."""
+        if replicas is self.world.replicas and host_bytes == self.host_bytes:
+            return self.present
+        return measure(self.world.geometry, replicas, host_bytes) + self.reserved
 
     def released_arena(self, host_pages: int) -> tuple[Arena, int]:
         """The arena and the bytes in use when only these Host pages live on: an extent goes with its last page."""

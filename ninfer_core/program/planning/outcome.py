@@ -105,8 +105,8 @@ def _demoted_images(outcome: Outcome) -> Iterator[Successor]:
         image = minus(checkpoint.image_mask & wants.device_images, wants.host_images | seen)
         if image:
             seen |= image
-            moved = replace(
-                wants, device_images=minus(wants.device_images, image), host_images=wants.host_images | image
+            moved = wants._replace(
+                device_images=minus(wants.device_images, image), host_images=wants.host_images | image
             )
             yield Successor(Step.DEMOTE_IMAGE, replace(outcome, wants=moved))
 
@@ -118,7 +118,7 @@ def _demoted_pages(outcome: Outcome) -> Iterator[Successor]:
         covered |= 0 if checkpoint is None else checkpoint.page_mask
         pages = minus(wants.device_pages, wants.host_pages | covered)
         if pages:
-            moved = replace(wants, device_pages=minus(wants.device_pages, pages), host_pages=wants.host_pages | pages)
+            moved = wants._replace(device_pages=minus(wants.device_pages, pages), host_pages=wants.host_pages | pages)
             yield Successor(Step.DEMOTE_PAGES, replace(outcome, wants=moved))
 
 

@@ -5,7 +5,8 @@ It is guidance for exploration only (PLAN-1): feasibility is the projection's wo
 
 from __future__ import annotations
 
-from ninfer_core.program.ledger.bits import minus
+from ninfer_core.contract.ids import OwnerId
+from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.ledger.objects import NOTHING, Replicas
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.outcome import Outcome
@@ -13,50 +14,71 @@ from ninfer_core.program.planning.target import Activation, Source, SourceMode, 
 
 
 class Sole:
-    """Answers for many targets of one world: those that degrade nobody differ by what their source pins."""
+    """Answers for many targets of one world. What nobody's degradation changes is counted once."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._untouched: Replicas | None = None
+        self._freed: dict[OwnerId, Vector] = {}
 
     def of(self, target: Target) -> Replicas:
-        """See `sole`."""
-        source = target.demand.source if isinstance(target.demand, Activation) else None
-        if target.outcomes or (source is not None and source.mode is SourceMode.CONSUME):
+        """See `sole`. Without outcomes, what others share with the part of a source that goes is taken as shared still:
+        a target that degrades nobody is where one looks for the first victims."""
+        if target.outcomes:
             return sole(self._world, target)
+        source = target.demand.source if isinstance(target.demand, Activation) else None
+        if source is None:
+            return self.untouched
+        images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask
+        return self.untouched.without(Replicas(images, images, pages, pages))
+
+    @property
+    def untouched(self) -> Replicas:
+        """As things are."""
         if self._untouched is None:
             self._untouched = sole(self._world, Target(None))
-        if source is None:
-            return self._untouched
-        images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask
-        return self._untouched.without(Replicas(images, images, pages, pages))
+        return self._untouched
+
+    def freed(self, owner: OwnerId) -> Vector:
+        """What the eviction of one owner would free as things are (CAP-5); of Host bytes those of its pages."""
+        known = self._freed.get(owner)
+        if known is None:
+            held, sole, geometry = self._world.owners[owner], self.untouched, self._world.geometry
+            known = self._freed[owner] = Vector(
+                (sole.device_images & held.needs_images).bit_count(),
+                (sole.host_images & held.needs_images).bit_count(),
+                geometry.per_pool(sole.device_pages & held.needs_pages),
+                geometry.bytes_of(sole.host_pages & held.needs_pages),
+            )
+        return known
 
 
 def sole(world: World, target: Target) -> Replicas:
     """The replicas that exactly one survivor of the target wishes, and no running sequence reads."""
     source = target.demand.source if isinstance(target.demand, Activation) else None
-    have = world.replicas
+    have, changed = world.replicas, []
     once_images, once_pages = _pinned(world, source)
-    # Pages are long sets: plain numbers, and no set operation for a tier that holds nothing.
-    once = [have.device_images & once_images, have.host_images & once_images]
-    once += [have.device_pages & once_pages, have.host_pages & once_pages]
-    twice = list(once)
+    twice_images, twice_pages = once_images, once_pages
+    # Who stays as it is wishes the replicas that there are: two sets say it, whatever the tiers.
     for owner in world.owners.values():
         if owner.lane is not None:
             continue
-        outcome = target.outcomes.get(owner.id)
         if source is not None and owner.id == source.owner and source.mode is SourceMode.CONSUME:
-            wants = have.only(*Outcome(source.lineage, NOTHING).needs)
+            changed.append(have.only(*Outcome(source.lineage, NOTHING).needs))
+        elif owner.id in target.outcomes:
+            changed.append(target.outcomes[owner.id].wants)
         else:
-            wants = have.only(owner.needs_images, owner.needs_pages) if outcome is None else outcome.wants
-        sets = (wants.device_images, wants.host_images, wants.device_pages, wants.host_pages)
-        for at, held in enumerate(sets):
-            if held:
-                both = once[at] & held
-                if both:
-                    twice[at] |= both
-                once[at] |= held
-    return Replicas(*(minus(a, b) for a, b in zip(once, twice, strict=True)))
+            images, pages = owner.needs_images, owner.needs_pages
+            twice_images |= once_images & images
+            once_images |= images
+            if both := once_pages & pages:
+                twice_pages |= both
+            once_pages |= pages
+    once, twice = have.only(once_images, once_pages), have.only(twice_images, twice_pages)
+    for wants in changed:
+        twice |= once & wants
+        once |= wants
+    return once.without(twice)
 
 
 def _pinned(world: World, source: Source | None) -> tuple[int, int]:

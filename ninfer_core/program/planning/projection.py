@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
-from ninfer_core.program.ledger.bits import mask_of, minus
+from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import Extent, Replicas
-from ninfer_core.program.ledger.world import World, measure
+from ninfer_core.program.ledger.objects import NOTHING, Extent, Replicas
+from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.census import Survivors
 from ninfer_core.program.planning.ground import Ground
 from ninfer_core.program.planning.hosting import Shrink, host
@@ -32,14 +32,14 @@ class SourceUse:
     Attributes:
         moves: the source's image becomes the sequence's own.
         image_from_host: the image has no Device replica: it is restored.
-        borrowed: pages that the sequence reads and others keep, in order, per pool.
+        borrowed: how many of its pages, from the first, the sequence reads and others may keep, per pool.
         taken: tails that become the sequence's own without a copy, per pool.
         copied: tails that are copied because others keep them, per pool.
     """
 
     moves: bool
     image_from_host: bool
-    borrowed: tuple[tuple[LogicalPage, ...], ...]
+    borrowed: tuple[int, ...]
     taken: tuple[LogicalPage | None, ...]
     copied: tuple[LogicalPage | None, ...]
 
@@ -99,29 +99,36 @@ def complete(ground: Ground, target: Target, survivors: Survivors) -> Projection
     restored = minus(needed_device, have.device_pages)
     # A source that is consumed stays in place until its copies are made.
     in_use = _copy_sources(source, use, have, restored)
-    demoted = Replicas(
-        host_images=minus(wants.host_images, have.host_images), host_pages=minus(wants.host_pages, have.host_pages)
-    )
-    keeps = wants | Replicas(device_pages=needed_device)
-    if source is not None:
+    demoted = NOTHING
+    if wants.host_images or wants.host_pages:
+        demoted = Replicas(
+            host_images=minus(wants.host_images, have.host_images), host_pages=minus(wants.host_pages, have.host_pages)
+        )
+    final = wants
+    # A retained source's owner stays as it is, and so wishes it where it lies.
+    if source is not None and (restored or source.mode is SourceMode.CONSUME or source.owner in target.outcomes):
         # Moved, it becomes the sequence's own; forked, the first pass reads it: either way it stays on Device.
-        keeps |= Replicas(device_images=source.checkpoint.image_mask & have.device_images)
-    final = keeps
-    leaving = have.without(final)
-    disposed = leaving & in_use
-    copying = Replicas(demoted.host_images, 0, demoted.host_pages, 0) & leaving.without(in_use)
-    released = leaving.without(copying).without(in_use)
+        image = source.checkpoint.image_mask & have.device_images
+        final = wants | Replicas(device_images=image, device_pages=needed_device)
+    # Most identities of candidates let nothing go: the sets are long, and only those that are needed are made.
+    disposed = copying = released = NOTHING
+    if final is not have and (leaving := have.without(final)):
+        disposed = leaving & in_use
+        copying = Replicas(demoted.host_images, 0, demoted.host_pages, 0) & leaving.without(in_use)
+        released = leaving.without(copying).without(in_use)
 
-    before = have.without(released)
+    before = have.without(released) if released else have
     hosting = host(ground, target, demoted.host_pages, before.host_pages)
-    reserved, none = ground.reserved, (0,) * len(geometry.pools)
-    making = Vector(0, demoted.host_images.bit_count(), none, hosting.wanted)
-    first = measure(geometry, before, hosting.used) + reserved + making
-    first = first.most(Vector(0, 0, none, hosting.peak))
-
-    after = before.without(copying) | demoted
+    first = rest = ground.used(before, hosting.used)
+    none = (0,) * len(geometry.pools)
+    if demoted:
+        after = before.without(copying) | demoted
+        first += Vector(0, demoted.host_images.bit_count(), none, hosting.wanted)
+        rest = ground.used(after, hosting.used + hosting.wanted)
+    if hosting.peak:
+        first = first.most(Vector(0, 0, none, hosting.peak))
     growth, demand = _demand(world, target, use, restored)
-    second = measure(geometry, after, hosting.used + hosting.wanted) + reserved + demand
+    second = rest + demand
     deficit = first.most(second).excess(geometry.capacity)
     return Projection(
         deficit=deficit,
@@ -177,7 +184,7 @@ def _source_use(world: World, source: Source, images: int, pages: int) -> Source
     for pool in checkpoint.pages:
         tail = None if aligned or not pool else pool[-1]
         kept = tail is not None and bool(pages >> tail & 1)
-        borrowed.append(pool if tail is None else pool[:-1])
+        borrowed.append(len(pool) - (tail is not None))
         taken.append(None if kept else tail)
         copied.append(tail if kept else None)
     return SourceUse(
@@ -193,13 +200,17 @@ def _needed_pages(source: Source | None, use: SourceUse | None) -> int:
     """Pages that the sequence reads in place. A tail that is copied need not be on Device itself."""
     if source is None or use is None:
         return 0
-    return minus(source.checkpoint.page_mask, mask_of(tail for tail in use.copied if tail is not None))
+    pages = source.checkpoint.page_mask
+    for tail in use.copied:
+        if tail is not None:
+            pages ^= 1 << tail
+    return pages
 
 
 def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, restored: int) -> Replicas:
     """Replicas that an activation copies from or starts from: they stay until its last stage."""
     if source is None or use is None:
-        return Replicas()
+        return NOTHING
     image = source.checkpoint.image_mask
     pages = restored
     for tail in use.copied:
@@ -224,9 +235,9 @@ def _demand(world: World, target: Target, use: SourceUse | None, restored: int) 
         case Activation(lifetime_pages=lifetime):
             if use is None:
                 return lifetime, Vector(1, 0, lifetime, 0)
-            held = [len(pool) + (tail is not None) for pool, tail in zip(use.borrowed, use.taken, strict=True)]
+            held = [own + (tail is not None) for own, tail in zip(use.borrowed, use.taken, strict=True)]
             growth = tuple(max(0, total - own) for total, own in zip(lifetime, held, strict=True))
-            brought = tuple((restored & pool.mask).bit_count() for pool in geometry.pools)
+            brought = geometry.per_pool(restored)
             image = 0 if use.moves and not use.image_from_host else 1
             pages = tuple(a + b for a, b in zip(growth, brought, strict=True))
             return growth, Vector(image, 0, pages, 0)

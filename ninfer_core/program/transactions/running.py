@@ -311,7 +311,7 @@ class RunningTransaction:
                 if copied is not None:
                     tail = (next(copies),)
                     promised[number] -= 1
-                pages[number] = borrowed + tail
+                pages[number] = source.checkpoint.pages[number][:borrowed] + tail
                 writable |= mask_of(tail)
             if source.mode is SourceMode.CONSUME:
                 lineage = source.lineage

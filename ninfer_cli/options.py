@@ -156,15 +156,27 @@ BY_NAME = {option.name: option for option in ALL_OPTIONS}
 FILE = Option("file", Texts("PATH"), "Put the text of a UTF-8 file before the prompt, in chat before the first "
               "message. Repeatable.", PROMPT)  # fmt: skip
 """Not among ALL_OPTIONS: what is asked about is no setting, so neither environment nor config.toml has it."""
+SESSIONS = "Sessions"
 
-MESSAGES = typer.Option(
+
+def own(*flags: str, text: str, panel: str, metavar: str | None = None, default: bool = False) -> Any:
+    """A flag that is no setting: neither environment nor config.toml has it.
+
+    Args:
+        default: --help shows the default.
+    """
+    return typer.Option(*flags, metavar=metavar, help=text, rich_help_panel=panel, show_default=default)
+
+
+MESSAGES = own(
     "--messages",
     metavar="FILE|-",
-    help="A JSON list of messages, or an object with messages and tools.",
-    rich_help_panel=PROMPT,
-    show_default=False,
+    text="A JSON list of messages, or an object with messages and tools.",
+    panel=PROMPT,
 )
 """The same for every command that reads a whole conversation."""
+FORCE = own("--force", text="Let --save replace an existing file.", panel=SESSIONS)
+"""The same for every command with --save."""
 
 Job = Callable[[], int]
 """What a command function returns to main: the work itself, run outside of Typer; its result is the exit status."""

@@ -46,9 +46,18 @@ class Kept:
     open: bool = False
 
 
-def conversation_json(kept: Kept, model: str) -> dict[str, Any]:
-    """The form that every command reads (see session_text). Raises UsageError when the tree is too large for it."""
-    return {"tree": tree_json.to_json(kept.tree), "files": list(kept.files), "model": model, "open": kept.open}
+def conversation_json(kept: Kept, model: str, writer: tree_json.TreeWriter | None = None) -> dict[str, Any]:
+    """The form that every command reads (see session_text). Raises UsageError when the tree is too large for it.
+
+    Args:
+        writer: knows the tree from before it grew.
+    """
+    return {
+        "tree": (writer or tree_json.TreeWriter()).json(kept.tree),
+        "files": list(kept.files),
+        "model": model,
+        "open": kept.open,
+    }
 
 
 def read_conversation(value: object, where: Path) -> Kept:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         QueueFull,
         ReplyError,
         SessionError,
+        SessionInUse,
         TemplateError,
         UsageError,
     )
@@ -98,6 +99,7 @@ _HOMES = {
         "QueueFull",
         "ReplyError",
         "SessionError",
+        "SessionInUse",
         "TemplateError",
         "UsageError",
     ),
@@ -150,6 +152,7 @@ __all__ = [
     "SamplingParams",
     "SavedSession",
     "SessionError",
+    "SessionInUse",
     "SessionKey",
     "SessionStore",
     "Started",

@@ -53,6 +53,14 @@ class SessionError(NinferError):
     """A session file is missing, damaged, foreign, newer, or cannot be written. Names the check that failed."""
 
 
+class SessionInUse(SessionError):
+    """Another process writes the session now: nothing is wrong with it."""
+
+
+class SessionTooLarge(SessionError):
+    """What was to be written is larger than what any reader accepts."""
+
+
 class NoRoom(SessionError):
     """A session's state does not fit beside what is there."""
 

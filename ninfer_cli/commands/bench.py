@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ninfer_cli.kinds import Choice
-from ninfer_cli.options import CACHE, MODEL, OPTIONS, takes
+from ninfer_cli.options import CACHE, MODEL, OPTIONS, own, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -37,44 +37,41 @@ def bench(
         ),
     ] = None,
     batch: Annotated[
-        str, typer.Option("--batch", "-b", metavar="N,N", help="Sequences at the same time.", rich_help_panel=_PANEL)
+        str, own("--batch", "-b", metavar="N,N", text="Sequences at the same time.", panel=_PANEL, default=True)
     ] = "1",
     repetitions: Annotated[
-        str, typer.Option("--repetitions", "-r", metavar="N", help="After one warm-up.", rich_help_panel=_PANEL)
+        str, own("--repetitions", "-r", metavar="N", text="After one warm-up.", panel=_PANEL, default=True)
     ] = "3",
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="md|json|jsonl|csv", help="Form.", rich_help_panel=_PANEL)
+        str, own("--output", "-o", metavar="md|json|jsonl|csv", text="Form.", panel=_PANEL, default=True)
     ] = "md",
     random: Annotated[
         str | None,
-        typer.Option(
+        own(
             "--random",
             metavar="SHAPE",
-            help="Random weights of a published shape (tiny, 0.8b, 9b, 27b), written to the cache directory once.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            text="Random weights of a published shape (tiny, 0.8b, 9b, 27b), written to the cache directory once.",
+            panel=_PANEL,
         ),
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option(
+        own(
             "--compare",
             metavar="transformers",
-            help="Measure Hugging Face transformers beside it, each in processes of its own.",
-            rich_help_panel=_PANEL,
-            show_default=False,
+            text="Measure Hugging Face transformers beside it, each in processes of its own.",
+            panel=_PANEL,
         ),
     ] = None,
     startup: Annotated[
-        bool,
-        typer.Option("--startup", help="Also the time to --help and to run's first token.", rich_help_panel=_PANEL),
+        bool, own("--startup", text="Also the time to --help and to run's first token.", panel=_PANEL)
     ] = False,
     calibrate: Annotated[
         bool,
-        typer.Option(
+        own(
             "--calibrate",
-            help="Instead of tests: measure what copies and prefill cost here, and keep it for later starts.",
-            rich_help_panel=_PANEL,
+            text="Instead of tests: measure what copies and prefill cost here, and keep it for later starts.",
+            panel=_PANEL,
         ),
     ] = False,
 ) -> int:

@@ -7,10 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated
 
-import typer
-
 from ninfer_cli import inputs
-from ninfer_cli.options import CHAT_OPTIONS, FILE, OPTIONS, takes
+from ninfer_cli.options import CHAT_OPTIONS, FILE, OPTIONS, own, takes
 from ninfer_core import UsageError
 
 NO_TERMINAL = "chat needs a terminal: for one answer use ninfer run, for a whole conversation ninfer chat --script FILE"
@@ -24,48 +22,35 @@ def chat(
     given: Mapping[str, object],
     script: Annotated[
         str | None,
-        typer.Option(
+        own(
             "--script",
             metavar="FILE|-",
-            help="Run the lines of a file, or of standard input, as if they were typed.",
-            rich_help_panel=PANEL,
-            show_default=False,
+            text="Run the lines of a file, or of standard input, as if they were typed.",
+            panel=PANEL,
         ),
     ] = None,
     session: Annotated[
         str | None,
-        typer.Option(
-            "--session",
-            metavar="PATH",
-            help="Go on with this session, or keep a new conversation there.",
-            rich_help_panel=PANEL,
-            show_default=False,
+        own(
+            "--session", metavar="PATH", text="Go on with this session, or keep a new conversation there.", panel=PANEL
         ),
     ] = None,
     newest: Annotated[
-        bool,
-        typer.Option("--continue", help="Go on with the newest conversation kept by itself.", rich_help_panel=PANEL),
+        bool, own("--continue", text="Go on with the newest conversation kept by itself.", panel=PANEL)
     ] = False,
     resume: Annotated[
         str | None,
-        typer.Option(
+        own(
             "--resume",
             metavar="[NAME]",
-            help="Go on with the kept conversation of this name; without one, choose from a list.",
-            rich_help_panel=PANEL,
-            show_default=False,
+            text="Go on with the kept conversation of this name; without one, choose from a list.",
+            panel=PANEL,
         ),
     ] = None,
     rebuild: Annotated[
-        bool,
-        typer.Option(
-            "--rebuild", help="Of a session take the text, and compute its state anew.", rich_help_panel=PANEL
-        ),
+        bool, own("--rebuild", text="Of a session take the text, and compute its state anew.", panel=PANEL)
     ] = False,
-    keep_going: Annotated[
-        bool,
-        typer.Option("--keep-going", help="Go on after an error in a script.", rich_help_panel=PANEL),
-    ] = False,
+    keep_going: Annotated[bool, own("--keep-going", text="Go on after an error in a script.", panel=PANEL)] = False,
 ) -> int:
     """Talk with the model. /help lists what can be typed besides messages."""
     from ninfer_cli.output import is_terminal, open_streams

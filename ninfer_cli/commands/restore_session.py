@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ninfer_cli.options import OPTIONS, REPORTS, takes
+from ninfer_cli.options import FORCE, OPTIONS, PROMPT, REPORTS, SESSIONS, own, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -36,29 +36,25 @@ class Wishes:
     force: bool
 
 
-def _flag(name: str, text: str) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="Sessions")
-
-
 @takes((*OPTIONS, *REPORTS))
 def restore_session(
     given: Mapping[str, object],
     path: Annotated[str, typer.Argument(metavar="PATH", help="A session file or directory.", show_default=False)],
     prompt: Annotated[
-        str | None,
-        typer.Option("--prompt", metavar="TEXT", help="Ask one question from it.", rich_help_panel="Prompt",
-                     show_default=False),
+        str | None, own("--prompt", metavar="TEXT", text="Ask one question from it.", panel=PROMPT)
     ] = None,
-    inspect: Annotated[bool, _flag("--inspect", "Show what it holds; needs no model.")] = False,
-    verify: Annotated[bool, _flag("--verify", "Replay every checkpoint cold and compare it bit for bit.")] = False,
-    rebuild: Annotated[bool, _flag("--rebuild", "Ignore its state and read its text again.")] = False,
+    inspect: Annotated[bool, own("--inspect", text="Show what it holds; needs no model.", panel=SESSIONS)] = False,
+    verify: Annotated[
+        bool, own("--verify", text="Replay every checkpoint cold and compare it bit for bit.", panel=SESSIONS)
+    ] = False,
+    rebuild: Annotated[
+        bool, own("--rebuild", text="Ignore its state and read its text again.", panel=SESSIONS)
+    ] = False,
     save: Annotated[
-        str | None,
-        typer.Option("--save", metavar="PATH", help="Keep the result as a session file.", rich_help_panel="Sessions",
-                     show_default=False),
+        str | None, own("--save", metavar="PATH", text="Keep the result as a session file.", panel=SESSIONS)
     ] = None,
-    force: Annotated[bool, _flag("--force", "Let --save replace an existing file.")] = False,
-) -> int:  # fmt: skip
+    force: Annotated[bool, FORCE] = False,
+) -> int:
     """Verify a session against the model and say what is resumable, checkpoint by checkpoint."""
     from ninfer_cli.commands.run import check_argument
     from ninfer_cli.opened_session import OpenedSession, check_target

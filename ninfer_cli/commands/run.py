@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ninfer_cli import inputs
-from ninfer_cli.options import FILE, MESSAGES, OPTIONS, REPORTS, takes
+from ninfer_cli.options import FILE, FORCE, MESSAGES, OPTIONS, REPORTS, SESSIONS, own, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -41,27 +41,20 @@ def run(
     messages: Annotated[str | None, MESSAGES] = None,
     session: Annotated[
         str | None,
-        typer.Option(
+        own(
             "--session",
             metavar="PATH",
-            help="Start from a saved session: what it holds is not read again.",
-            rich_help_panel="Sessions",
-            show_default=False,
+            text="Start from a saved session: what it holds is not read again.",
+            panel=SESSIONS,
         ),
     ] = None,
     save: Annotated[
         str | None,
-        typer.Option(
-            "--save",
-            metavar="PATH",
-            help="Keep the conversation, answer included, as a session file.",
-            rich_help_panel="Sessions",
-            show_default=False,
+        own(
+            "--save", metavar="PATH", text="Keep the conversation, answer included, as a session file.", panel=SESSIONS
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Let --save replace an existing file.", rich_help_panel="Sessions")
-    ] = False,
+    force: Annotated[bool, FORCE] = False,
 ) -> int:
     """Print one answer. The prompt is the argument, standard input, or both: standard input comes first."""
     from ninfer_cli.opened_session import OpenedSession, check_target

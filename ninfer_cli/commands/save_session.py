@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ninfer_cli import inputs
-from ninfer_cli.options import FILE, MESSAGES, OPTIONS, REPORTS, takes
+from ninfer_cli.options import FILE, MESSAGES, OPTIONS, REPORTS, SESSIONS, own, takes
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -26,17 +26,14 @@ def save_session(
     messages: Annotated[str | None, MESSAGES] = None,
     session_limit: Annotated[
         str | None,
-        typer.Option(
+        own(
             "--session-limit",
             metavar="SIZE",
-            help="Most state in the file, such as 512MiB; what is left out is listed.",
-            rich_help_panel="Sessions",
-            show_default=False,
+            text="Most state in the file, such as 512MiB; what is left out is listed.",
+            panel=SESSIONS,
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace an existing file.", rich_help_panel="Sessions")
-    ] = False,
+    force: Annotated[bool, own("--force", text="Replace an existing file.", panel=SESSIONS)] = False,
 ) -> int:
     """Read documents or a conversation once and save the session that later commands start from."""
     from ninfer_cli.opened_session import check_target

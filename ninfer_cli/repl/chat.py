@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -57,7 +58,8 @@ class Chat:
     session: str = field(default_factory=lambda: token_hex(8))
     cache_use: tuple[AxisUse, ...] = ()
     lengths: dict[NodeId, int] = field(default_factory=dict)
-    _ledgers: dict[NodeId, tuple[int, ...]] = field(default_factory=dict, repr=False)
+    _ledgers: list[Sequence[int]] = field(default_factory=list, repr=False)
+    _looked_at: int = 0
 
     @classmethod
     def start(cls, engine: Engine, settings: Settings, system: str | None, files: list[str]) -> Chat:
@@ -101,9 +103,10 @@ class Chat:
         """Generate; the turns are added, the point moves to the first of them.
 
         Raises:
-            UsageError: the prompt is too long; nothing was changed.
+            UsageError: the prompt is too long, or the turn could not be kept; nothing was changed.
             ReplyFailed: no turn came of it, and a reply ended with an error; nothing was changed.
         """
+        self.keeper.check_room(self.tree, "".join(message.content for message in job.asked))
         handles = []
         try:
             for request in job.requests:
@@ -172,17 +175,19 @@ class Chat:
         return states
 
     # --- sessions -------------------------------------------------------------------------------------------------
-    def ledgers(self) -> list[tuple[int, ...]]:
-        """Token ids of every branch: of each generated turn its prompt and its reply. A node is rendered once."""
-        for i, node in enumerate(self.tree.nodes):
-            at = NodeId(i)
-            if at in self._ledgers or not isinstance(node.value, Turn) or not node.value.reply.token_ids:
+    def ledgers(self) -> list[Sequence[int]]:
+        """Token ids of every branch that may have state: what a session has brought, and of each turn that was
+        generated since its prompt and its reply. A node is rendered once."""
+        for i in range(self._looked_at, len(self.tree.nodes)):
+            at, turn = NodeId(i), self.tree.nodes[i].value
+            if not isinstance(turn, Turn) or not turn.reply.token_ids:
                 continue
-            parent, turn = self.tree.parent(at), node.value
+            parent = self.tree.parent(at)
             asked = [*self.tree.messages(parent), *turn.asked]
             prompt = self.engine.prepare(asked, tools=self._tools(parent), thinking=turn.reply.think)
-            self._ledgers[at] = (*prompt.token_ids, *turn.reply.token_ids)
-        return list(self._ledgers.values())
+            self._ledgers.append(array("I", (*prompt.token_ids, *turn.reply.token_ids)))
+        self._looked_at = len(self.tree.nodes)
+        return list(self._ledgers)
 
     def begin_anew(self) -> Path | None:
         """A new conversation with the same system message: another tree, which is kept for itself.
@@ -192,24 +197,29 @@ class Chat:
             the new one: nothing that was said is ever lost.
         """
         start = Start(self.tree.start.leading)
-        self.files.clear()
-        if len(self.tree.nodes) == 1:
-            self.tree = Tree.starting(start)
+        if len(self.tree.nodes) == 1 and (self.keeper.place is None or not self.files):
+            self._replace(Tree.starting(start))
             return None
         self.keeper.keep(self)
         if self.keeper.unsaved(self.tree):
-            self.tree = self.tree.begin(start)
+            self.tree = self.tree.begin(start)  # texts of /file go on waiting: nobody else has them
             return None
         place = self.keeper.place or self.keeper.saved_to
         self.keeper.close(self)
         self._replace(Tree.starting(start))
         return place
 
-    def _replace(self, tree: Tree) -> None:
-        """Another conversation in the place of this one; the context cache hears of it by another name."""
+    def _replace(self, tree: Tree, files: Sequence[str] = (), restored: Sequence[Sequence[int]] = ()) -> None:
+        """Another conversation in the place of this one; the context cache hears of it by another name.
+
+        Args:
+            restored: token ids of what a session has brought with it.
+        """
         self.tree, self.last, self.session = tree, None, token_hex(8)
+        self.files[:] = files
         self.lengths.clear()
-        self._ledgers.clear()
+        self._ledgers[:] = [array("I", ids) for ids in restored]
+        self._looked_at = len(tree.nodes)
 
     def restore(self, path: Path, *, rebuild: bool) -> RestoredSession | None:
         """Go on with a saved conversation in the place of this one, which stays where it was kept.
@@ -219,8 +229,7 @@ class Chat:
         """
         self.keeper.keep(self)
         kept, restored = self.keeper.bring_back(self, path, rebuild=rebuild)
-        self._replace(kept.tree)
-        self.files[:] = kept.files
+        self._replace(kept.tree, kept.files, () if restored is None else restored.paths)
         self.cache_use = self.engine.cache_table().axes
         return restored
 
@@ -242,9 +251,10 @@ class Chat:
         """Make a tree whose current path nobody has generated the conversation; returns the path's tokens.
 
         Raises:
-            UsageError: the template does not take it; nothing was changed.
+            UsageError: the template does not take it, or it could not be kept; nothing was changed.
             PromptTooLong: it leaves no room for a reply; nothing was changed.
         """
+        self.keeper.check_room(tree)
         tokens = 0
         if tree.turn is not None:
             prompt = self.engine.prepare(tree.messages(), tools=tree.start.tools, thinking=self.settings.think)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ninfer_cli.repl.room import Room
 from ninfer_cli.session_files import session_key
 from ninfer_cli.sessions import Kept, conversation_json, new_path, read_conversation
-from ninfer_core import FileOptions, NinferError, SessionError, SessionStore
+from ninfer_core import FileOptions, NinferError, SessionError, SessionStore, UsageError, open_session, open_text
 
 if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
     from ninfer_cli.repl.tree import Tree
-    from ninfer_core import PreparedPrompt, RestoredSession, SavedSession, SessionKey
+    from ninfer_core import PreparedPrompt, RestoredSession, SavedSession
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class Keeper:
         limit: bytes of state that the directory may hold (--autosave-limit).
         file_limit: bytes of state in a saved file (--session-limit).
         saved_to: where /save wrote last.
+        room: how large the conversation may become.
     """
 
     warn: Callable[[str], None]
@@ -36,31 +39,37 @@ class Keeper:
     limit: int = 4 << 30
     file_limit: int | None = None
     saved_to: Path | None = None
+    room: Room = field(default_factory=Room, repr=False)
     _store: SessionStore | None = None
-    _kept: Tree | None = field(default=None, repr=False)
+    _kept: Kept | None = field(default=None, repr=False)
     _saved: Tree | None = field(default=None, repr=False)
     _trouble: str = ""
 
     # --- by itself ------------------------------------------------------------------------------------------------
     def keep(self, chat: Chat, *, closing: bool = False) -> None:
         """Bring the directory up to date, if something was said. Trouble is a warning, once: the chat goes on."""
+        with suppress(NinferError):  # what cannot be measured cannot be kept either: that is said below
+            if line := self.room.nearly_full(chat.tree):
+                self.warn(line)
         if not self.enabled or (chat.tree.turn is None and self._store is None):
             return
-        if chat.tree == self._kept and not closing:
+        kept, before = chat.kept(is_open=not closing), self._kept
+        unchanged = before is not None and replace(kept, open=before.open) == before
+        if before is not None and unchanged and not (closing and before.open):
             return
         what = "the conversation"
         try:
             store = self._open()
-            conversation = conversation_json(chat.kept(is_open=not closing), chat.engine.info.model)
+            conversation = conversation_json(kept, chat.engine.info.model, self.room.writer)
             try:
                 chat.engine.autosave(store, chat.ledgers(), conversation)
             except (NinferError, OSError):
                 # Text before state: it is small, and nothing can make it again.
                 store.autosave(None, conversation)
                 what = "the state of the last turns"
-                self._kept = chat.tree
+                self._kept = kept
                 raise
-            self._kept, self._trouble = chat.tree, ""
+            self._kept, self._trouble = kept, ""
         except (NinferError, OSError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
@@ -77,16 +86,26 @@ class Keeper:
         if self._store is not None:
             self._store.close()
         self._store, self._kept, self.path = None, None, None
-        self._saved, self.saved_to = None, None
+        self._saved, self.saved_to, self.room, self._trouble = None, None, Room(), ""
 
     def unsaved(self, tree: Tree) -> bool:
         """Whether leaving would lose something of it."""
         by_itself = self.enabled and not self._trouble
         return len(tree.nodes) > 1 and not by_itself and tree != self._saved
 
+    def check_room(self, tree: Tree, more: str = "") -> None:
+        """Before a tree grows by a message, or to this one. Raises UsageError when it could not be kept any more."""
+        if self.enabled:
+            self.room.check(tree, more, stays=not self._trouble)
+
     @property
     def place(self) -> Path | None:
         return self.path if self._store is not None else None
+
+    @property
+    def aside(self) -> Path | None:
+        """Where what a session held before --rebuild goes with the next turn that is kept."""
+        return None if self._store is None else self._store.aside
 
     def keep_at(self, path: Path) -> None:
         """Keep a new conversation at a place that a person named. Raises SessionError when that cannot be."""
@@ -116,10 +135,10 @@ class Keeper:
             return (0,) * len(prompts)
 
     # --- on demand ------------------------------------------------------------------------------------------------
-    def save(self, chat: Chat, path: Path, *, replace: bool) -> SavedSession:
+    def save(self, chat: Chat, path: Path, *, overwrite: bool) -> SavedSession:
         """Write one portable file. Raises SessionError, UsageError."""
-        value = conversation_json(chat.kept(), chat.engine.info.model)
-        options = FileOptions(replace=replace, limit=self.file_limit, key=session_key())
+        value = conversation_json(chat.kept(), chat.engine.info.model, self.room.writer)
+        options = FileOptions(replace=overwrite, limit=self.file_limit, key=session_key())
         saved = chat.engine.save_session(path, chat.ledgers(), value, options)
         self.saved_to, self._saved = path, chat.tree
         return saved
@@ -133,9 +152,11 @@ class Keeper:
             SessionError, UsageError: one line; nothing has changed then.
         """
         key = session_key()
+        if self._store is not None and path.is_dir() and path.samefile(self._store.path):
+            raise UsageError(f"{path} is the conversation that is open here: there is nothing to restore")
         if not path.is_dir():
-            header = _header(path, key)
-            kept = read_conversation(header, path)
+            header = open_text(path, key) if rebuild else open_session(path, key).header
+            kept = read_conversation(header.value.get("conversation"), path)
             restored = None if rebuild else chat.engine.restore_session(path, key)
             self.leave()
             self.path, self._saved = self._beside(path), kept.tree
@@ -148,7 +169,7 @@ class Keeper:
             store.close()
             raise
         self.leave()
-        self.path, self._store, self._saved = path, store, kept.tree
+        self.path, self._store, self._saved, self._kept = path, store, kept.tree, kept
         return kept, restored
 
     def _beside(self, path: Path) -> Path:
@@ -158,9 +179,3 @@ class Keeper:
             return first
         self.warn(f"an earlier chat from this file is kept in {first}: --session {first} goes on with that one")
         return next(p for n in count(2) if not (p := path.with_name(f"{path.name}.d{n}")).exists())
-
-
-def _header(path: Path, key: SessionKey) -> object:
-    from ninfer_core import open_session
-
-    return open_session(path, key).header.value.get("conversation")

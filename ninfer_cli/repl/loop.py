@@ -25,6 +25,7 @@ NO_REPLY = "interrupted before the reply began: no turn was made"
 UNSAVED = "this conversation is not saved: /save PATH keeps it, Ctrl-D again leaves"
 GOES_ON = "this is finished first, such as a save: Ctrl-C again leaves at once, and a file stays as it was before"
 NOTHING_ADDED = "the model ends the reply where it ended: nothing was added"
+REPLYING, SAVING, WORKING = "replying", "saving", "working"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,30 @@ class Taker:
     """Takes submissions: dispatches commands, shows replies, turns errors into one line.
 
     Attributes:
-        generating: replies are being generated, which can be ended early; whatever else it does goes on to its end.
+        doing: REPLYING, which can be ended early, SAVING, WORKING, which go on to their end; "" for nothing.
     """
 
-    def __init__(self, chat: Chat, streams: Streams, make_view: Callable[[], ReplyView], *, show_reuse: bool) -> None:
+    def __init__(
+        self,
+        chat: Chat,
+        streams: Streams,
+        make_view: Callable[[], ReplyView],
+        *,
+        show_reuse: bool,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """changed is called, in the thread that takes, when doing is something else."""
         self._chat = chat
         self._streams = streams
         self._make_view = make_view
         self._show_reuse = show_reuse
-        self.generating = False
+        self._changed = changed
+        self.doing = ""
 
     def take(self, text: str, wants_end: Callable[[], bool], where: str = "") -> Step:
         """Do one submission. Errors are shown here, with where before them."""
         submission = read(text)
+        self._begin(REPLYING if isinstance(submission, Say) else SAVING if submission.name == "save" else WORKING)
         try:
             return self._take(submission, wants_end)
         except NinferError as error:
@@ -66,7 +78,13 @@ class Taker:
             self._failed(submission, error)
             return Step(ok=False)
         finally:
+            self._begin(SAVING)
             self._chat.keeper.keep(self._chat)
+            self._begin("")
+
+    def _begin(self, what: str) -> None:
+        self.doing = what
+        self._changed()
 
     def _take(self, submission: Say | Command, wants_end: Callable[[], bool]) -> Step:
         if isinstance(submission, Command):
@@ -97,11 +115,8 @@ class Taker:
 
     # --- replies --------------------------------------------------------------------------------------------------
     def _generate(self, job: Job, wants_end: Callable[[], bool], command: Command | None = None) -> Step:
-        self.generating = True
-        try:
-            answers = self._chat.carry_out(job, self._make_view(), wants_end)
-        finally:
-            self.generating = False
+        self._begin(REPLYING)
+        answers = self._chat.carry_out(job, self._make_view(), wants_end)
         for index, answer in enumerate(answers):
             self._report(answer, index)
         if command is not None and self._chat.settings.json:

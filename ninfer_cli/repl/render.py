@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 LIVE_ROWS = 6
 """Rows of live text: enough to read along, few enough never to scroll the input line away."""
+MOST_CHOPPED = 4096
+"""Characters, at least, that are chopped into rows of a line without end: more than LIVE_ROWS of any screen."""
 
 
 class LivePlainView(PlainView):
@@ -74,7 +76,9 @@ def fitting(tail: str, columns: int, rows: int) -> str:
     """
     left = max(1, min(LIVE_ROWS, rows - 4))
     kept: list[str] = []
-    for line in reversed(_CODE.sub("", tail).expandtabs(4).split("\n")):
+    for whole in reversed(tail.split("\n")):
+        line = _CODE.sub("", whole).expandtabs(4)
+        line = line[max(0, len(line) // MOST_CHOPPED - 1) * MOST_CHOPPED :]  # in leaps: the rows stay while it grows
         wrapped = chop_cells(line, max(columns - 1, 2)) or [""]  # the last column is left free: no terminal wraps there
         kept = wrapped[-left:] + kept
         left -= len(wrapped)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
+
+
+TAIL_SECONDS = 0.05
+"""Between two drawings for the tail's sake: each costs as much as half a token, and a key that comes waits for it."""
 
 
 class Screen:
@@ -23,6 +28,8 @@ class Screen:
         self._live = ""
         self._app: Application[Any] | None = None
         self._scheduled = False
+        self._tail_due = False
+        self._tail_drawn = 0.0
 
     def attach(self, app: Application[Any]) -> None:
         """Called inside the running application. What was written before is drawn now."""
@@ -42,15 +49,15 @@ class Screen:
             *lines, self._partial = (self._partial + text).split("\n")
             self._lines += "".join(line + "\n" for line in lines)
             app, loop = self._app, self._app.loop if self._app else None
-            if app is None or loop is None:
+            if app is None:
                 text, self._lines = self._lines, ""
-            elif self._lines and not self._scheduled:
+            elif loop is not None and self._lines and not self._scheduled:
                 self._scheduled = True
                 loop.call_soon_threadsafe(self._draw, context=app.context)
         if app is None:
             self._put(text)
         else:
-            app.invalidate()
+            self._tail_changed(app)
         return len(text)
 
     def flush(self) -> None:
@@ -66,8 +73,22 @@ class Screen:
 
     def show_live(self, text: str) -> None:
         self._live = text
-        if self._app:
-            self._app.invalidate()
+        if app := self._app:
+            self._tail_changed(app)
+
+    def _tail_changed(self, app: Application[Any]) -> None:
+        """Have it drawn: at once if it was long ago, else soon. A key is echoed at once, whatever the tail does."""
+        loop = app.loop
+        with self._lock:
+            if self._tail_due or loop is None:
+                return
+            self._tail_due = True
+        wait = max(0.0, self._tail_drawn + TAIL_SECONDS - time.monotonic())
+        loop.call_soon_threadsafe(loop.call_later, wait, self._draw_tail, app)
+
+    def _draw_tail(self, app: Application[Any]) -> None:
+        self._tail_due, self._tail_drawn = False, time.monotonic()
+        app.invalidate()
 
     def control(self, code: str) -> None:
         """Send a code that draws nothing and moves nothing, between two drawings."""

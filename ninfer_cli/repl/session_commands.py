@@ -29,7 +29,7 @@ def save(chat: Chat, argument: str) -> Outcome:
             raise UsageError("/save wants a path: this conversation is not kept by itself")
         return Outcome(f"kept in {keeper.place}; /save PATH writes one portable file", {"path": str(keeper.place)})
     again = path == keeper.saved_to
-    saved = keeper.save(chat, path, replace=again or may_overwrite(chat, path))
+    saved = keeper.save(chat, path, overwrite=again or may_overwrite(chat, path))
     points = sum(map(len, saved.checkpoints))
     text = f"{path}: {size(saved.bytes)}, {points} checkpoints of {len(saved.checkpoints)} continuations"
     if saved.left_out:
@@ -54,11 +54,14 @@ def restore(chat: Chat, argument: str) -> Outcome:
 def restored_text(chat: Chat, path: Path, restored: RestoredSession | None) -> tuple[str, dict[str, object]]:
     """What came back, for people and for --json."""
     turns = len(chat.tree.path())
+    said = f"{path}: {turns} turn{'s' * (turns != 1)}"
     value: dict[str, object] = {"path": str(path), "turns": turns, "checkpoints": 0, "proven": None}
     if restored is None:
-        return f"{path}: {turns} turns; their state was left aside and is computed anew", value
+        aside = chat.keeper.aside
+        stays = "" if aside is None else f"; with the next turn, what {path} holds now is kept in {aside}"
+        return f"{said}; their state was left aside and is computed anew{stays}", value
     points = sum(map(len, restored.checkpoints))
-    lines = [f"{path}: {turns} turns, {points} checkpoints resumable"]
+    lines = [f"{said}, {points} checkpoints resumable"]
     if missing := missing_text(restored):
         lines.append(missing)
     if points and restored.proven is not True:

@@ -15,18 +15,21 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle, PromptSession
 
 from ninfer_cli.cleaning import clean
+from ninfer_cli.collector import settle
 from ninfer_cli.output import Stream, Streams
 from ninfer_cli.repl.completion import CommandCompleter
 from ninfer_cli.repl.enter import Enter
 from ninfer_cli.repl.history import open_history
-from ninfer_cli.repl.loop import GOES_ON, UNSAVED, Step, Taker
+from ninfer_cli.repl.loop import GOES_ON, REPLYING, UNSAVED, Step, Taker
 from ninfer_cli.repl.render import fitting, live_view
 from ninfer_cli.repl.screen import Screen
 from ninfer_cli.repl.submission import is_open, unquoted
@@ -59,7 +62,8 @@ class Terminal:
         above = Stream(self._screen, True, streams.out.styled)  # type: ignore[arg-type]
         self._streams = replace(streams, out=above, err=above if streams.err.terminal else streams.err)
         view = lambda: live_view(chat.settings, self._streams, self._screen)  # noqa: E731
-        self._taker = Taker(chat, self._streams, view, show_reuse=not streams.quiet)
+        redraw = lambda: self._session.app.invalidate()  # noqa: E731
+        self._taker = Taker(chat, self._streams, view, show_reuse=not streams.quiet, changed=redraw)
         self._submissions: queue.Queue[str | None] = queue.Queue()
         self._busy = False
         self._queued: str | None = None
@@ -87,6 +91,10 @@ class Terminal:
             color_depth=depth,
             erase_when_done=True,
         )
+        # A window of its own: as lines of the prompt it would be taken apart, glyph by glyph, several times a drawing.
+        tail = Window(FormattedTextControl(self._tail), dont_extend_height=True)
+        layout = self._session.layout
+        layout.container = HSplit([ConditionalContainer(tail, Condition(self._has_tail)), layout.container])
 
     def run(self) -> int:
         """Chat until the person leaves. Returns the exit status."""
@@ -147,6 +155,7 @@ class Terminal:
     def _begin(self) -> None:
         app = self._session.app
         app.key_processor.before_key_press += lambda _: self._enter.another_key()
+        settle()  # again: a collection that went through the application would hold up keys
         self._screen.attach(app)
         self._streams.dim_line("/help lists the commands, Ctrl-D leaves")
         for name in ("SIGTERM", "SIGHUP"):
@@ -225,16 +234,21 @@ class Terminal:
         else:
             self._send(text)
 
-    def _message(self) -> FormattedText:
+    def _has_tail(self) -> bool:
+        return bool(self._screen.tail)
+
+    def _tail(self) -> FormattedText:
         size = self._session.app.output.get_size()
         tail = fitting(self._screen.tail, size.columns, size.rows)
-        live = [("dim" if self._styled else "", tail + "\n")] if tail else []
+        return FormattedText([("dim" if self._styled else "", tail)])
+
+    def _message(self) -> FormattedText:
         prompt = "[y/N] " if self._question else PROMPT
-        return FormattedText([*live, ("bold" if self._styled else "", prompt)])
+        return FormattedText([("bold" if self._styled else "", prompt)])
 
     def _toolbar(self) -> str:
-        busy = self._busy and self._question is None
-        return toolbar(self._chat, busy=busy, queued=self._queued, progress=self._progress)
+        doing = self._taker.doing if self._question is None else ""
+        return toolbar(self._chat, doing=doing, queued=self._queued, progress=self._progress)
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
@@ -271,7 +285,7 @@ class Terminal:
                 if self._end.is_set():
                     self._at_once = True
                     event.app.exit(result=130)
-                elif not self._taker.generating:
+                elif self._taker.doing != REPLYING:
                     self._streams.warn(GOES_ON)
                 self._end.set()
             elif event.current_buffer.text:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from ninfer_cli.cache_view import use_text
 from ninfer_cli.cleaning import one_line
+from ninfer_cli.repl.loop import REPLYING
 
 if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
 
 
-def toolbar(chat: Chat, *, busy: bool, queued: str | None, progress: str = "") -> str:
-    """Plain text, one line. progress: what is being generated besides the reply that is shown."""
+def toolbar(chat: Chat, *, doing: str = "", queued: str | None = None, progress: str = "") -> str:
+    """Plain text, one line. doing: as of Taker. progress: what is being generated besides the reply that is shown."""
     if progress:  # all of it must fit into a narrow window
         return f" {progress} · Ctrl-C ends all" + (f" · {_queued(queued)}" if queued is not None else "")
     tree = chat.tree
@@ -30,8 +31,8 @@ def toolbar(chat: Chat, *, busy: bool, queued: str | None, progress: str = "") -
         parts.append(use)
     if chat.files:
         parts.append(f"{len(chat.files)} file{'s' if len(chat.files) > 1 else ''} added")
-    if busy:
-        parts.append("replying, Ctrl-C ends it")
+    if doing:
+        parts.append(f"{doing}, Ctrl-C ends it" if doing == REPLYING else doing)
     if queued is not None:
         parts.append(_queued(queued))
     return " " + " · ".join(parts)

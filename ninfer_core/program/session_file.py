@@ -123,7 +123,7 @@ class SessionFile:
                     for name in ("tokens", "trace"):
                         tensors[f"{name}.{number}"] = self._whole(file, f"{name}.{continuation.place}")
         except (OSError, SafetensorError, ValueError) as error:
-            raise SessionError(f"{self.path} cannot be read (tensors: {_first_line(error)})") from error
+            raise SessionError(f"{self.path} cannot be read (tensors: {first_line(error)})") from error
         header = {**self.header.value, "continuations": directory.json(images, pages)}
         header.pop("checksums")
         places = Places(tuple(c.place for c in directory.continuations), tuple(images), tuple(map(tuple, pages)))
@@ -248,7 +248,7 @@ def guarded_read(path: Path, look: Callable[[], T]) -> T:
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror or error}") from error
     except (SafetensorError, UnicodeDecodeError) as error:
-        raise SessionError(f"{path} is no session, or damaged (file structure: {_first_line(error)})") from None
+        raise SessionError(f"{path} is no session, or damaged (file structure: {first_line(error)})") from None
 
 
 def _bytes(array: Array) -> memoryview:
@@ -256,5 +256,6 @@ def _bytes(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Somebody else's error as a part of a line."""
     return (str(error).splitlines() or [type(error).__name__])[0][:120]

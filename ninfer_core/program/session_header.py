@@ -10,7 +10,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from ninfer_core.errors import SessionError
+from ninfer_core.errors import SessionError, SessionTooLarge
 from ninfer_core.program.session_key import SessionKey
 from ninfer_core.strict_json import MAX_BYTES, check_value, load_json
 
@@ -40,7 +40,7 @@ def seal(value: Mapping[str, Any], key: SessionKey | None) -> tuple[str, dict[st
     """A header as text, and the marks that `unseal` checks it by.
 
     Raises:
-        SessionError: it is larger than what any reader accepts: then it must not be written.
+        SessionTooLarge: any reader would refuse it: it must not be written.
     """
     check_value(value.get("conversation"), "the conversation", _too_large)
     check_value(value, "the session's directory", _too_large)
@@ -79,5 +79,5 @@ def unseal(path: Path, text: str, marks: Mapping[str, Any], key: SessionKey | No
     return Header(value, proven)
 
 
-def _too_large(text: str) -> SessionError:
-    return SessionError(f"the session is too large to be read back ({text}): save a shorter conversation")
+def _too_large(text: str) -> SessionTooLarge:
+    return SessionTooLarge(f"the session is too large to be read back ({text}): save a shorter conversation")

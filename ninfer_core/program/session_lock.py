@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from ninfer_core.errors import SessionError
+from ninfer_core.errors import SessionError, SessionInUse
 
 NAME = "lock"
 PATIENCE = 5
@@ -35,7 +35,8 @@ class SessionLock:
     def __init__(self, directory: Path) -> None:
         """
         Raises:
-            SessionError: another process holds it, which is named; or it cannot be had.
+            SessionInUse: another process holds it, which is named.
+            SessionError: it cannot be had.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
@@ -50,7 +51,7 @@ class SessionLock:
             holder = os.pread(self._handle, 20, 0)
             os.close(self._handle)
             who = f" (process {int(holder)})" if holder.isdigit() else ""
-            raise SessionError(
+            raise SessionInUse(
                 f"{directory} is open in another ninfer{who}, nothing was changed: end that one, or use another session"
             ) from None
         except OSError as error:

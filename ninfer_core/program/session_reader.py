@@ -14,6 +14,7 @@ from ninfer_core.program.session_header import Header
 from ninfer_core.program.session_key import SessionKey
 from ninfer_core.program.session_manifest import Manifest, StoredPage
 from ninfer_core.program.session_segments import Segments
+from ninfer_core.program.session_text import read_text
 
 
 def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
@@ -28,14 +29,14 @@ def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
 
 
 def open_text(path: Path, key: SessionKey | None = None) -> Header:
-    """The checked header alone, which holds the conversation: also where a directory's segments are damaged or gone.
+    """The checked header alone, which holds the conversation: also where the state behind it is damaged or gone.
 
     Raises:
         SessionError: as `open_session`.
     """
     if guarded_read(path, path.is_dir):
         return Segments(path).header(key)
-    return SessionFile(path, key).header
+    return read_text(path, key)
 
 
 class SessionDirectory:

@@ -8,6 +8,7 @@ dead. The manifest is replaced last: whenever the process dies, the old or the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -17,9 +18,10 @@ import numpy as np
 from ninfer_core.contract.ids import CheckpointRef
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.statistics import SourceKind
-from ninfer_core.errors import SessionError
+from ninfer_core.errors import SessionError, SessionTooLarge
 from ninfer_core.program.identity import Identity, decode
 from ninfer_core.program.restoring import Named, Restored
+from ninfer_core.program.session_aside import aside_of, set_aside
 from ninfer_core.program.session_content import Places
 from ninfer_core.program.session_header import Header, digest
 from ninfer_core.program.session_key import SessionKey
@@ -76,6 +78,7 @@ class SessionStore:
 
     Attributes:
         header: as it was found; None for a new directory.
+        aside: where what the directory holds stays when it is written for the first time; None where nothing goes.
     """
 
     def __init__(
@@ -86,36 +89,47 @@ class SessionStore:
         Args:
             key: signs what is written and proves what was found.
             limit: bytes of state; beyond it the oldest continuations are left out, never text.
-            text_only: leave the state aside, which may be damaged. It goes with the first autosave.
+            text_only: leave the state aside, which may be damaged. With the first autosave it moves to `aside`.
 
         Raises:
-            SessionError: another process has it open, it is no session, damaged, or cannot be written.
+            SessionInUse: another process has it open.
+            SessionError: it is no session, damaged, or cannot be written.
         """
         self.path, self.limit, self._key = path, limit, key
         self.signs = True
         """Whether what is written is signed: not while it goes back to state that nobody has proved."""
+        self.aside: Path | None = None
         self._segments = Segments(path)
-        _make(path)
+        made = _make(path)
         self._lock = SessionLock(path)
+        self._empty = made
+        """Nothing of it is worth keeping: it goes with close."""
         try:
             self.header: Header | None = None
             self._manifest = Manifest(None, None, Shape(0, ()), (), 1)
             if text_only:
                 self.header = self._segments.header(key)
                 self._manifest = replace(self._manifest, following=self._segments.following())
+                self.aside = aside_of(path)
             else:
                 if (path / NAME).exists() or (path / NAME).is_symlink():
                     self.header, self._manifest = self._segments.manifest(key)
                 self._segments.sweep(self._manifest)
         except BaseException:
-            self._lock.release()
+            self.close()
             raise
         self._index = _Index("", {}, {}, {})
         self._carried: tuple[StoredContinuation, ...] = ()
         self._short: frozenset[CheckpointRef] = frozenset()
 
     def close(self) -> None:
-        """Let others write it. Idempotent."""
+        """Let others write it. A directory that was made here and never written goes again. Idempotent."""
+        if self._empty:
+            self._empty = False
+            with suppress(OSError):
+                if not (self.path / NAME).exists():
+                    (self.path / LOCK).unlink()
+                    self.path.rmdir()
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -200,11 +214,14 @@ class SessionStore:
         Raises:
             SessionError: it cannot be written: the directory is as it was.
         """
+        if self.aside is not None:
+            self.aside = aside_of(self.path)  # the name may have been taken since
+        if self.aside is not None:
+            set_aside(self.path, self.aside)
+            self.aside = None
         if snapshot is None:
-            manifest = replace(self._manifest, conversation=conversation)
-            written = self._segments.write({}, manifest, self._signing_key())
-            self._manifest = manifest
-            return Autosaved(written, _size(manifest.blobs()), ())
+            self._manifest, written, left_out = self._write(replace(self._manifest, conversation=conversation), {})
+            return Autosaved(written, _size(self._manifest.blobs()), _named(left_out))
         index = self._index
         carried = self._carried
         if index.origin != snapshot.origin:
@@ -221,19 +238,39 @@ class SessionStore:
         manifest = Manifest(
             conversation, snapshot.facts, Shape(snapshot.image_bytes, snapshot.planes), tuple(kept), draft.following
         )
-        alive = {blob.segment for blob in manifest.blobs()}
-        segments = {number: data for number, data in draft.segments().items() if number in alive}
-        written = self._segments.write(segments, manifest, self._signing_key())
+        manifest, written, beyond = self._write(manifest, draft.segments())
         living = manifest.blobs()
         self._manifest = manifest
         self._index = _living(draft.moved_index(grown), living)
-        self._carried = tuple(one for one in kept if one in set(draft.moved(carried)))
+        self._carried = tuple(one for one in manifest.continuations if one in set(draft.moved(carried)))
         self._segments.sweep(manifest)
-        named = tuple(tuple((c.kind, c.frontier) for c in one.checkpoints) for one in left_out)
-        return Autosaved(written, _size(living), named)
+        return Autosaved(written, _size(living), _named([*beyond, *left_out]))
 
-    def _signing_key(self) -> SessionKey | None:
-        return self._key if self.signs else None
+    def _write(
+        self, manifest: Manifest, segments: Mapping[int, Sequence[Any]]
+    ) -> tuple[Manifest, int, list[StoredContinuation]]:
+        """Write a manifest and those of the segments that it needs. The oldest state gives way where both are more than
+        one header may hold, text never.
+
+        Returns:
+            The manifest as it was written, bytes, and the continuations that gave way.
+        """
+        left_out: list[StoredContinuation] = []
+        while True:
+            alive = {blob.segment for blob in manifest.blobs()}
+            needed = {number: data for number, data in segments.items() if number in alive}
+            try:
+                written = self._segments.write(needed, manifest, self._key if self.signs else None)
+            except SessionTooLarge:
+                kept = manifest.continuations
+                if not kept:
+                    raise
+                some = len(kept) * 3 // 4
+                left_out[:0] = kept[some:]
+                manifest = replace(manifest, continuations=kept[:some])
+                continue
+            self._empty = False
+            return manifest, written, left_out
 
     def _dense(self, kept: Sequence[StoredContinuation], draft: _Draft) -> list[StoredContinuation]:
         """Move what is still needed out of segments that are mostly dead."""
@@ -375,6 +412,10 @@ def _within(
     return list(continuations), []
 
 
+def _named(continuations: Iterable[StoredContinuation]) -> tuple[Named, ...]:
+    return tuple(tuple((c.kind, c.frontier) for c in one.checkpoints) for one in continuations)
+
+
 def _size(blobs: Iterable[Blob]) -> int:
     return sum(blob.size for blob in blobs)
 
@@ -389,9 +430,10 @@ def _living(index: _Index, living: set[Blob]) -> _Index:
     )
 
 
-def _make(path: Path) -> None:
-    """Make the directory, or make sure that it is a session's."""
+def _make(path: Path) -> bool:
+    """Make the directory, or make sure that it is a session's. Returns whether it was made."""
     try:
+        made = not path.exists()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         ours = (NAME, LOCK)
         if not (path / NAME).exists() and any(
@@ -399,6 +441,7 @@ def _make(path: Path) -> None:
             for entry in path.iterdir()
         ):
             raise SessionError(f"{path} is a directory without a session in it: choose a new or an empty one")
+        return made
     except FileExistsError:
         raise SessionError(f"{path} is a file, not a session's directory: choose another name") from None
     except OSError as error:

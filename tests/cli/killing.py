@@ -57,6 +57,9 @@ def kill_once(home: Path, number: int, replies: int, delay: float) -> tuple[int,
 
     Returns:
         Replies that had been printed, turns that were kept, and seconds from the first to the last reply.
+
+    Raises:
+        AssertionError: it was not alive to be killed: nothing is shown then.
     """
     script, session = home / "script.txt", home / f"session-{number}"
     script.write_text("\n".join(SCRIPT) + "\n")
@@ -73,6 +76,8 @@ def kill_once(home: Path, number: int, replies: int, delay: float) -> tuple[int,
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
     rest, _ = process.communicate()
+    ended = process.returncode
+    assert printed(out) >= replies and ended in (0, -signal.SIGKILL), f"the chat ended by itself, with status {ended}"
     tree = kept_tree(session)
     kept = 0 if tree is None else sum(node.parent is not None for node in tree.nodes)
     return printed(out + rest), kept, took

@@ -35,7 +35,7 @@ def test_a_person_chooses_by_number(kept: Real) -> None:
         t.sees("talk-a, 1 turn: I am Bela.")
         t.sees("Which one?")
         t.type("2\r")
-        t.sees("talk-a: 1 turns")
+        t.sees("talk-a: 1 turn,")
         t.sees("turn 1")
         t.type("\x04")
         assert t.ends() == 0

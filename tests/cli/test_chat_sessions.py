@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ninfer_cli.app import main
 from ninfer_cli.repl.chat import Chat
 from ninfer_cli.repl.tree import Tree
 from ninfer_cli.sessions import Kept, conversation_json, crashed, read_conversation
 from ninfer_core import Engine, EngineOptions, SessionStore
+from tests.cli import killing
 from tests.cli.killing import kept_tree, kill_many
-
-BASE = ("--dtype", "float32", "--max-context", "1024", "--seed", "1")
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in [n for n in os.environ if n.startswith("NINFER_")]:
-        monkeypatch.delenv(name)
-    for kind in ("state", "config", "cache"):
-        monkeypatch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path / kind))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return tmp_path
 
 
 @pytest.fixture(scope="module")
 def shared_engine() -> Iterator[Engine]:
     with Engine(EngineOptions(dtype="float32", max_context=1024, max_concurrency=2)) as engine:
         yield engine
-
-
-class Reply:
-    """One object of --json per reply, the commands' results beside them."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.err = status, err
-        objects = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-        self.replies = [o for o in objects if "usage" in o]
-        self.results = {o["command"].split()[0]: o for o in objects if "command" in o}
-
-
-@pytest.fixture
-def chat(home: Path, capfd: pytest.CaptureFixture[str]):
-    def run(*lines: str, options: tuple[str, ...] = ()) -> Reply:
-        script = home / "script.txt"
-        script.write_text("\n".join(lines) + "\n")
-        with pytest.raises(SystemExit) as end:
-            main(["chat", "--script", str(script), "--json", *BASE, *options])
-        out, err = capfd.readouterr()
-        return Reply(int(end.value.code or 0), out, err)
-
-    return run
 
 
 def sessions(home: Path) -> list[Path]:
@@ -123,7 +87,8 @@ def test_a_session_written_by_another_user_is_said_to_be_unproven(home: Path, ch
     chat("I am Bela.", f"/save {path}", options=("--no-autosave",))
     (home / "state/ninfer/session-key").unlink()
     back = chat("What is my name?", options=("--session", str(path), "--no-autosave"))
-    assert back.status == 0 and "unproven" in back.err and back.err.count("unproven") == 1
+    assert back.status == 0 and back.err.count("unproven") == 1
+    assert "\nninfer: the session's state is unproven" in back.err  # a line of its own
 
 
 @pytest.mark.parametrize(
@@ -251,12 +216,18 @@ def test_ledgers_are_rendered_once(shared_engine: Engine) -> None:
     for text in ("I am Bela.", "What is my name?"):
         chat.carry_out(chat.message(text), Silent(), lambda: False)  # type: ignore[arg-type]
     first = chat.ledgers()
-    assert chat.ledgers() == first and len(first) == 2
+    assert chat.ledgers() == first and len(first) == 2 and chat.ledgers()[0] is first[0]
     for answer, ledger in zip([chat.tree.turn_at(at).reply for at in chat.tree.path()], first, strict=True):
-        assert ledger[-len(answer.token_ids) :] == answer.token_ids
+        assert tuple(ledger[-len(answer.token_ids) :]) == answer.token_ids
         assert answer.record is not None
         assert len(ledger) == answer.record.statistics.usage.prompt_tokens + len(answer.token_ids)
 
 
 def test_killed_chats_keep_every_finished_turn() -> None:
     kill_many(3, seed=5)
+
+
+def test_a_chat_that_does_not_start_is_no_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(killing.sys, "executable", "/bin/false")
+    with pytest.raises(AssertionError, match="ended by itself, with status 1"):
+        killing.kill_once(tmp_path, 1, 2, 1)

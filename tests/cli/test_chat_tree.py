@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninfer_cli.repl.node import Author, Record, Reply, Start, Turn
-from ninfer_cli.repl.tree import NodeId, Tree
-from ninfer_cli.repl.tree_json import MOST_BYTES, from_json, from_text, to_json, to_text
+from ninfer_cli.repl.tree import Node, NodeId, Tree
+from ninfer_cli.repl.tree_json import TreeWriter, from_json, to_json
 from ninfer_cli.result import Branch
-from ninfer_core import FinishReason, Message, RequestStatistics, ToolCall, UsageError
+from ninfer_core import FinishReason, Message, RequestStatistics, ToolCall, UsageError, load_json
 from ninfer_core.contract.statistics import Miss, MissReason, Planning, Reuse, Timings, Transfer, Usage
 
 STATISTICS = RequestStatistics(
@@ -38,6 +41,11 @@ def grown(*texts: str) -> Tree:
     for text in texts:
         tree = tree.add(tree.current, turn(text))
     return tree
+
+
+def came_back(tree: Tree) -> Tree:
+    text = json.dumps(to_json(tree), ensure_ascii=False, allow_nan=False)
+    return from_json(load_json(text, "it"))
 
 
 def test_a_path_is_what_the_model_sees() -> None:
@@ -133,7 +141,7 @@ def test_whatever_is_done_nothing_is_lost_and_json_comes_back_equal(chosen: list
             place = after.branch(after.current)
             assert after.children(after.parent(after.current))[place.sibling - 1] == after.current
         tree = after
-        assert from_text(to_text(tree)) == tree
+        assert came_back(tree) == tree
 
 
 def test_everything_of_a_node_is_kept() -> None:
@@ -144,7 +152,7 @@ def test_everything_of_a_node_is_kept() -> None:
     tree = tree.add(tree.current, Turn((Message("user", "u", name="Bela"),), reply))
     asked = (Message("tool", "r", tool_call_id="c1", name="f"), Message("user", "go on"))
     tree = tree.add(tree.current, Turn(asked, Reply("x", finish=FinishReason.INTERRUPTED, author=Author.PERSON)))
-    again = from_text(to_text(tree))
+    again = came_back(tree)
     assert again == tree and again.turn_at(NodeId(1)).reply.record == RECORD
 
 
@@ -162,7 +170,13 @@ def changed(path: list[Any], value: object) -> Callable[[dict[str, Any]], None]:
 
 
 HOSTILE = [
-    (["version"], 2, "version '2' is not 1"),
+    (["version"], 3, "version '3' is not 1 or 2"),
+    (["version"], 1, "the unknown key 'settings'"),
+    (["settings"], {}, "settings is not a list"),
+    (["settings", 0], 3, "settings[0] is not a JSON object"),
+    (["settings", 0, "max_new"], KeyError, "settings[0] lacks the key 'max_new'"),
+    (["settings", 0, "max_new"], "x", "settings[0]: Expected `int`"),
+    (["settings"], [], "nodes[1]: '0' is not a row of settings"),
     (["more"], 1, "unknown key 'more'"),
     (["names"], KeyError, "lacks the key 'names'"),
     (["nodes"], [], "nodes is not a list"),
@@ -170,23 +184,35 @@ HOSTILE = [
     (["nodes", 1, "parent"], 2, "nodes[1], its parent: '2' is not a node from 0 to 0"),
     (["nodes", 1, "parent"], -1, "'-1' is not a node"),
     (["nodes", 1, "parent"], True, "'True' is not a node"),
-    (["nodes", 0, "parent"], 0, "lacks the key 'asked'"),
+    (["nodes", 0, "parent"], 0, "nodes[0] has the unknown key 'leading'"),
     (["nodes", 1, "parent"], None, "the unknown key 'asked'"),
     (["nodes", 1], 3, "nodes[1] is not a JSON object"),
     (["nodes", 0, "leading"], [{"role": "user", "content": "x"}], "another role than system"),
     (["nodes", 0, "tools"], "x", "'tools' is not a list"),
     (["nodes", 1, "asked"], [{"role": "assistant"}], "asked holds a reply"),
     (["nodes", 1, "asked"], [{"role": "king"}], "unknown role 'king'"),
-    (["nodes", 1, "reply", "message", "role"], "user", "is a user's"),
-    (["nodes", 1, "reply", "reasoning"], "other", "reasoning is not that of its message"),
-    (["nodes", 1, "reply", "finish"], "never", "'never' is not a valid FinishReason"),
-    (["nodes", 1, "reply", "think"], "yes", "think is neither"),
-    (["nodes", 1, "reply", "token_ids"], "AAA", "token_ids is not base64"),
-    (["nodes", 1, "reply", "token_ids"], "AAAAAAA=", "token_ids is not base64"),
-    (["nodes", 1, "reply", "token_ids"], [1], "token_ids is not base64"),
-    (["nodes", 1, "reply", "record", "seed"], "x", "Expected `int | null`"),
-    (["nodes", 1, "reply", "record", "statistics", "usage"], {}, "missing required field"),
-    (["nodes", 1, "reply", "record", "sampling"], {"temperature": float("nan")}, "nan is not a finite number"),
+    (["nodes", 1, "asked"], 3, "its messages are not a list"),
+    (["nodes", 1, "more"], 3, "the unknown key 'more'"),
+    (["nodes", 1, "reply"], {"role": "user", "content": ""}, "is a user's"),
+    (["nodes", 1, "reply"], [], "is not a JSON object"),
+    (["nodes", 1, "reasoning"], 1, "reasoning is not a text"),
+    (["nodes", 1, "finish"], "never", "'never' is not a valid FinishReason"),
+    (["nodes", 1, "finish"], [], "is not a valid FinishReason"),
+    (["nodes", 1, "author"], "nobody", "'nobody' is not a valid Author"),
+    (["nodes", 1, "think"], "yes", "think is neither"),
+    (["nodes", 1, "ids"], "AAA", "token ids are not base64 of 24-bit"),
+    (["nodes", 1, "ids"], "AAAAAAA=", "token ids are not base64"),
+    (["nodes", 1, "ids"], [1], "token ids are not base64"),
+    (["nodes", 1, "wide_ids"], "AAAAAA==", "has token ids twice"),
+    (["nodes", 1, "settings"], KeyError, "lacks the key 'settings'"),
+    (["nodes", 1, "settings"], True, "'True' is not a row of settings"),
+    (["nodes", 1, "statistics"], KeyError, "lacks the key 'statistics'"),
+    (["nodes", 1, "statistics"], "[" * 3000, "nodes[1]: "),
+    (["nodes", 1, "statistics"], "{" + " " * (1 << 16) + "}", "more than 65536 characters"),
+    (["nodes", 1, "statistics"], '{"usage": {}}', "missing required field"),
+    (["nodes", 1, "statistics"], "NaN", "nodes[1]: JSON is malformed"),
+    (["nodes", 1, "seed"], "x", "Expected `int | null`"),
+    (["settings", 0, "sampling"], {"temperature": float("nan")}, "nan is not a finite number"),
     (["current"], 9, "current: '9' is not a node"),
     (["names"], {"7": 1}, "a branch name is not a number"),
     (["names"], {"x": 9}, "names: '9' is not a node"),
@@ -203,6 +229,80 @@ def test_hostile_json_is_refused_in_one_line(path: list[Any], value: object, say
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
+VERSION_1 = Path(__file__).parent.parent / "data" / "tree_version_1.json"
+"""As the first version wrote it: every key of a node that it had, one in each form."""
+
+
+def test_the_first_version_is_read_and_written_as_this_one() -> None:
+    old = json.loads(VERSION_1.read_text())
+    tree = from_json(old)
+    assert [len(tree.nodes), tree.names, tree.active] == [4, {"main": 3}, "main"]
+    first = tree.turn_at(NodeId(1)).reply
+    assert (first.token_ids, first.record, first.reasoning) == ((1, 2**32 - 1), RECORD, "why")
+    assert first.tool_calls == (ToolCall("f", {"a": [1, {"b": None}]}, "c1"),)
+    assert tree.turn_at(NodeId(3)) == turn("two")
+    assert came_back(tree) == tree
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        (["nodes", 1, "parent"], 1, "nodes[1], its parent: '1' is not a node from 0 to 0"),
+        (["nodes", 2, "reply", "message", "role"], "user", "is a user's"),
+        (["nodes", 2, "reply", "reasoning"], "other", "reasoning is not that of its message"),
+        (["nodes", 1, "asked"], [{"role": "assistant"}], "asked holds a reply"),
+        (["nodes", 2, "reply", "finish"], "never", "'never' is not a valid FinishReason"),
+        (["nodes", 2, "reply", "think"], "yes", "think is neither"),
+        (["nodes", 2, "reply", "token_ids"], "AAA", "token ids are not base64 of 32-bit"),
+        (["nodes", 3, "reply", "record", "seed"], "x", "Expected `int | null`"),
+        (["nodes", 3, "reply", "record", "statistics", "usage"], {}, "missing required field"),
+    ],
+)
+def test_hostile_json_of_the_first_version_is_refused(path: list[Any], value: object, says: str) -> None:
+    whole = json.loads(VERSION_1.read_text())
+    changed(path, value)(whole)
+    with pytest.raises(UsageError) as caught:
+        from_json(whole)
+    assert says in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_thousands_of_turns_are_far_from_the_limit_on_values() -> None:
+    tree = Tree.starting(Start.with_system("Be brief."))
+    for i in range(5000):
+        reply = Reply(f"Reply {i}.", "thought", think=True, token_ids=(i, 70_000), record=replace(RECORD, seed=i))
+        tree = tree.add(tree.current, Turn((Message("user", f"Turn {i}."),), reply))
+    writer = TreeWriter()
+    assert 0.45 < writer.share(tree) < 0.6, "ten values for each turn"
+    assert came_back(tree) == tree
+
+
+def test_a_writer_that_has_seen_a_tree_grow_writes_what_a_new_one_writes() -> None:
+    writer, tree = TreeWriter(), grown("one")
+    for i in range(3):
+        tree = tree.add(NodeId(i % 2), replace(turn("x"), reply=Reply("y", record=replace(RECORD, max_new=i))))
+        assert writer.json(tree) == to_json(tree) and writer.share(tree) == TreeWriter().share(tree)
+    other = grown("something", "else", "altogether", "and", "more")
+    assert writer.json(other) == to_json(other) and writer.json(tree) == to_json(tree)
+
+
+def test_share_is_what_the_reader_counts() -> None:
+    large = grown("ÄÖ😀\n" * 100_000)
+    text = json.dumps(to_json(large), ensure_ascii=False, separators=(",", ":")).encode()
+    assert TreeWriter().share(large) * (16 << 20) == pytest.approx(len(text), abs=200)
+    many = grown(*("x" * 1000))
+    values = len(re.findall(r"[\[{,]", re.sub(r'"(?:[^"\\]|\\.)*"', '""', json.dumps(to_json(many)))))
+    assert TreeWriter().share(many) * 100_000 == pytest.approx(values, abs=20)
+
+
+def test_statistics_that_are_long_or_not_finite() -> None:
+    many = replace(STATISTICS, reuse=Reuse(misses=(Miss(0, 9, MissReason.DIVERGED, "x" * 1000),) * 100))
+    tree = grown().add(NodeId(0), Turn((), Reply("", record=replace(RECORD, statistics=many))))
+    assert came_back(tree) == tree
+    wrong = replace(STATISTICS, timings=Timings(float("nan"), None, None, None))
+    with pytest.raises(UsageError, match="not a finite number"):
+        to_json(grown().add(NodeId(0), Turn((), Reply("", record=replace(RECORD, statistics=wrong)))))
+
+
 def test_limits() -> None:
     deep: Any = []
     for _ in range(70):
@@ -211,9 +311,19 @@ def test_limits() -> None:
         from_json({"version": deep})
     with pytest.raises(UsageError, match="more than 100,000"):
         from_json({"nodes": [0] * 100_001})
+    rows = [Turn((Message("user", "x"),), Reply("y", think=True))] * 25_000
+    tree = Tree((Node(None, Start()), *(Node(NodeId(0), row) for row in rows)))
+    assert TreeWriter().share(tree) > 1
     with pytest.raises(UsageError, match="more than 100,000"):
-        from_text(json.dumps([0] * 100_001))
-    with pytest.raises(UsageError, match="16 MiB"):
-        from_text(b" " * (MOST_BYTES + 1))
-    with pytest.raises(UsageError, match="larger than 16 MiB"):
-        to_text(grown("x" * MOST_BYTES))
+        to_json(tree)
+
+
+def test_thousands_of_nodes_share_one_long_row_of_settings() -> None:
+    """A short file must not become a large memory: a row is read once, and is not of any length."""
+    value = to_json(grown("one", "two", "three"))
+    value["settings"][0]["sampling"] = {f"s{n}": 0.5 for n in range(900)}
+    rows = [node.value.reply.record.sampling for node in from_json(value).nodes if isinstance(node.value, Turn)]
+    assert len(rows) > 1 and all(row is rows[0] for row in rows)
+    value["settings"][0]["sampling"] = {f"s{n}": 0.5 for n in range(1001)}
+    with pytest.raises(UsageError, match=r"settings\[0\]: more than 1000"):
+        from_json(value)

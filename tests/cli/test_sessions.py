@@ -149,6 +149,15 @@ def test_another_model_opens_the_text_with_rebuild(ninfer: Ninfer, models: tuple
     assert reply(real(ninfer, models[1], "run", "Who?", "--session", "mine", "--json"))["usage"]["reused_tokens"] > 200
 
 
+def test_a_file_cut_short_behind_its_text_is_read_with_rebuild(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
+    (ninfer.home / "cut").write_bytes(document.read_bytes()[:-1])
+    rebuilt = real(ninfer, models[0], "restore-session", "cut", "--rebuild", "--save", "whole", "--json")
+    assert rebuilt.returncode == 0 and json.loads(rebuilt.stdout)["result"]["rebuilt_tokens"] > 200, rebuilt.stderr
+    assert real(ninfer, models[0], "restore-session", "whole").returncode == 0
+
+
 def test_unproven_state_is_told_and_replayed(ninfer: Ninfer, models: tuple[Path, Path], document: Path) -> None:
     state = {"XDG_STATE_HOME": str(ninfer.home / "another user")}
     done = real(ninfer, models[0], "restore-session", "doc", "--verify", **state)

@@ -25,6 +25,7 @@ from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.planning.target import SourceMode, Target
 from ninfer_core.program.program import Program
 from ninfer_core.program.session_file import read, read_header, write
+from ninfer_core.program.session_reader import open_text
 from tests.program.checksum import checksum
 from tests.program.test_exactness import begin, conversation, prove, run, tap, work
 from tests.support.checkpoints import Tiny
@@ -189,6 +190,39 @@ def test_any_cut_is_noticed(saved: Path, tmp_path: Path) -> None:
         refused(tmp_path / "x")
     (tmp_path / "x").write_bytes(data + b"\0")
     refused(tmp_path / "x")
+
+
+def test_the_text_is_read_wherever_the_file_is_cut_behind_it(saved: Path, tmp_path: Path) -> None:
+    data = saved.read_bytes()
+    behind = 8 + int.from_bytes(data[:8], "little")
+    for length in {behind, behind + 1, len(data) - 1, *random.Random(7).sample(range(behind, len(data)), 20)}:
+        (tmp_path / "x").write_bytes(data[:length])
+        assert open_text(tmp_path / "x").value["conversation"] == TALK
+    for length in {0, 7, 8, 9, behind - 1, *random.Random(8).sample(range(behind), 60)}:
+        (tmp_path / "x").write_bytes(data[:length])
+        with pytest.raises(SessionError) as caught:
+            open_text(tmp_path / "x")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(SessionError, match="cut short within its text"):
+        open_text(tmp_path / "x")
+    for place in random.Random(9).sample(range(8, behind), 300):  # whatever of the text is changed is noticed
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        (tmp_path / "x").write_bytes(damaged)
+        try:
+            assert open_text(tmp_path / "x").value == open_text(saved).value
+        except SessionError as error:
+            assert "\n" not in str(error)
+
+
+def test_hostile_beginnings_of_a_file(tmp_path: Path) -> None:
+    for head in (b"", b"[]", b"[" * 100_000, b'{"__metadata__":3}', b'{"__metadata__":{"header":3}}', b'{"x":"\xff"}'):
+        (tmp_path / "x").write_bytes(len(head).to_bytes(8, "little") + head)
+        with pytest.raises(SessionError, match="is no session, or damaged"):
+            open_text(tmp_path / "x")
+    (tmp_path / "x").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
+    with pytest.raises(SessionError, match="length of the header"):
+        open_text(tmp_path / "x")
 
 
 def resaved(path: Path, target: Path, tensors: dict | None = None, **metadata: str) -> Path:

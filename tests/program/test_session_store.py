@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import signal
@@ -13,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ninfer_core.errors import SessionError
-from ninfer_core.program import session_segments
+from ninfer_core.errors import SessionError, SessionTooLarge
+from ninfer_core.program import session_aside, session_header, session_segments
 from ninfer_core.program.planning.target import SourceMode
 from ninfer_core.program.program import Program
 from ninfer_core.program.session_key import SessionKey
@@ -314,3 +315,91 @@ def test_any_damage_is_noticed(store: SessionStore, key: SessionKey) -> None:
         path.unlink()
         path.write_bytes(data)
     assert loaded(store.path)[1].owners
+
+
+def directory_of(path: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in path.iterdir() if p.name != "lock"}
+
+
+@pytest.mark.parametrize("state", ["old", "none"])
+def test_what_the_text_alone_was_taken_of_stays_aside(store: SessionStore, key: SessionKey, state: str) -> None:
+    program = ledger_program(pages=40)
+    new, old = small(program, 130), small(program, 200)
+    store.autosave(program.snapshot([new, old], store), TALK)
+    store.close()
+    before = directory_of(store.path)
+    for name in ("talk.before", "talk.before2"):
+        with SessionStore(store.path, key, text_only=True) as again:
+            assert again.aside == store.path.with_name(name) and not again.aside.exists(), "nothing is said yet"
+            other = ledger_program(pages=40)
+            owner = small(other, 130)
+            again.autosave(other.snapshot([owner], again) if state == "old" else None, "more")
+            assert again.aside is None
+            again.autosave(other.snapshot([owner], again), "more")
+    aside = store.path.with_name("talk.before")
+    assert directory_of(aside) == before and open_session(aside, key).header.proven is True
+    assert len(loaded(aside, key)[1].owners) == 2 and len(loaded(store.path, key)[1].owners) == 1
+    assert sorted(p.name for p in store.path.parent.iterdir()) == ["talk", "talk.before", "talk.before2"]
+    with SessionStore(aside, key) as writer:
+        writer.autosave(None, "and more")
+    assert open_session(store.path).header.value["conversation"] == "more"
+
+
+def test_what_cannot_be_set_aside_is_not_touched(
+    store: SessionStore, key: SessionKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    program = ledger_program()
+    store.autosave(program.snapshot([small(program)], store), TALK)
+    store.close()
+    before = directory_of(store.path)
+    with SessionStore(store.path, key, text_only=True) as again:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", full)
+            patch.setattr(session_aside.shutil, "copy2", full)
+            with pytest.raises(SessionError, match=r"talk.before cannot be written .No space left"):
+                again.autosave(None, "more")
+        assert directory_of(store.path) == before and [p.name for p in store.path.parent.iterdir()] == ["talk"]
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "link", full)
+            again.autosave(None, "more")
+    assert directory_of(store.path.with_name("talk.before")) == before, "copied where it cannot be linked"
+
+
+def test_text_stays_where_it_and_the_state_are_too_much_for_one_header(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = ledger_program(pages=60, device=20)
+    owners = [small(program, 130 + i) for i in range(4)]
+    saved = store.autosave(program.snapshot(owners, store), TALK)
+    assert not saved.left_out
+    whole = len(json.dumps(open_session(store.path).header.value))
+    monkeypatch.setattr(session_header, "MAX_BYTES", whole + 100)
+    text_alone = store.autosave(None, "x" * (whole // 2))
+    assert [len(one) for one in text_alone.left_out] and len(text_alone.left_out) < 4
+    kept = open_session(store.path).header.value
+    assert kept["conversation"] == "x" * (whole // 2) and len(kept["continuations"]) == 4 - len(text_alone.left_out)
+    monkeypatch.setattr(session_header, "MAX_BYTES", 2 * whole)
+    both = store.autosave(program.snapshot(owners, store), TALK)
+    assert not both.left_out and len(loaded(store.path, pages=60, device=20)[1].owners) == 4
+    monkeypatch.setattr(session_header, "MAX_BYTES", whole + 100)
+    both = store.autosave(program.snapshot(owners, store), "x" * (whole // 2))
+    assert 0 < len(both.left_out) < 4
+    assert len(loaded(store.path, pages=60, device=20)[1].owners) == 4 - len(both.left_out)
+    with pytest.raises(SessionTooLarge):
+        store.autosave(None, "x" * (whole + 100))
+    assert open_session(store.path).header.value["conversation"] == "x" * (whole // 2)
+
+
+def test_a_directory_that_was_never_written_goes_again(tmp_path: Path) -> None:
+    with SessionStore(tmp_path / "a" / "b") as store, pytest.raises(SessionError):
+        store.autosave(None, float("nan"))
+    assert not (tmp_path / "a" / "b").exists()
+    (tmp_path / "mine").mkdir()
+    SessionStore(tmp_path / "mine").close()
+    assert (tmp_path / "mine").exists(), "it is not ours"
+    with SessionStore(tmp_path / "a" / "b") as store:
+        store.autosave(None, "x")
+    assert (tmp_path / "a" / "b" / "manifest").exists()

@@ -15,13 +15,37 @@ ROWS, COLUMNS = 24, 80
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+class Window(pyte.HistoryScreen):
+    """What a person sees and can scroll back to, through changes of size.
+
+    pyte's own resize moves the rows up under a cursor that stays where it was, so that a program which erases its own
+    rows erases others; and it forgets what leaves at the top. Here, as in tmux, Alacritty and VTE, the cursor stays on
+    its row, what leaves at the top can be scrolled back to, and a taller window takes it back. Long lines are not
+    wrapped anew: a narrower window hides their ends.
+    """
+
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
+        lines, columns = lines or self.lines, columns or self.columns
+        past, rows = self.history.top, [self.buffer[y] for y in range(self.lines)]
+        leaving = max(0, self.cursor.y + 1 - lines)
+        returning = min(max(0, lines - self.lines), len(past))
+        past.extend(rows[:leaving])
+        rows = [past.pop() for _ in range(returning)][::-1] + rows[leaving : leaving + lines]
+        self.buffer.clear()
+        self.buffer.update(enumerate(rows))
+        self.lines, self.columns = lines, columns
+        self.cursor.y += returning - leaving
+        self.set_margins()
+        self.ensure_hbounds()
+
+
 class Recorder:
     """Keeps everything that was written, draws it as a real terminal would, and answers its cursor position query."""
 
     def __init__(self, child: Any, columns: int, rows: int) -> None:
         self.child = child
         self.bytes = b""
-        self.screen = pyte.HistoryScreen(columns, rows, history=20_000)
+        self.screen = Window(columns, rows, history=20_000)
         self._stream = pyte.ByteStream(self.screen)
 
     def write(self, data: bytes) -> None:
@@ -68,10 +92,7 @@ class Terminal:
 
     def resize(self, columns: int, rows: int) -> None:
         """The window changes, and the program is told."""
-        screen = self.record.screen
-        for row in range(screen.lines - rows):  # pyte forgets what leaves at the top; terminals can scroll back to it
-            screen.history.top.append(screen.buffer[row])
-        screen.resize(rows, columns)
+        self.record.screen.resize(rows, columns)
         self.child.setwinsize(rows, columns)
 
     def lines(self) -> list[str]:

@@ -1,0 +1,54 @@
+"""Setting a session's directory aside before another state takes its place: names for the same bytes, nothing copied
+where the file system can link."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+from ninfer_core.errors import SessionError
+from ninfer_core.program.session_file import sync_directory
+from ninfer_core.program.session_manifest import NAME, SEGMENT
+
+
+def aside_of(path: Path) -> Path | None:
+    """Where a directory's state would go: a name beside it that nobody has. None where it holds no state."""
+    if not any(SEGMENT.fullmatch(entry.name) for entry in path.iterdir()):
+        return None
+    names = (path.with_name(f"{path.name}.before{n if n > 1 else ''}") for n in count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def set_aside(path: Path, aside: Path) -> None:
+    """Make aside the session that path is now, damage included. What is written in path later does not touch it.
+
+    Raises:
+        SessionError: it cannot be written; then it is not there.
+    """
+    part = aside.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        part.mkdir(mode=0o700)
+        segments = sorted(entry.name for entry in path.iterdir() if SEGMENT.fullmatch(entry.name))
+        for name in (*segments, NAME):
+            if (path / name).is_file() and not (path / name).is_symlink():
+                _same(path / name, part / name)
+        sync_directory(part)
+        part.rename(aside)
+    except OSError as error:
+        with suppress(OSError):
+            shutil.rmtree(part)
+        reason = error.strerror or error
+        raise SessionError(f"{aside} cannot be written ({reason}): {path} is unchanged") from error
+    with suppress(OSError):  # it is there; some directories can be written and not opened
+        sync_directory(aside.parent)
+
+
+def _same(file: Path, name: Path) -> None:
+    try:
+        os.link(file, name)
+    except OSError:  # a file system without links
+        shutil.copy2(file, name)

@@ -1,0 +1,56 @@
+"""The text of a portable session file, read without the state behind it. Needs no torch."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import msgspec
+
+from ninfer_core.errors import SessionError
+from ninfer_core.program.session_file import MAX_HEADER, first_line, guarded_read
+from ninfer_core.program.session_header import Header, unseal
+from ninfer_core.program.session_key import SessionKey
+
+
+class _Marks(msgspec.Struct):
+    """What a session's metadata holds; whatever else stands there is passed over without being built."""
+
+    format: str | None = None
+    version: str | None = None
+    header_checksum: str | None = None
+    header: str | None = None
+    tag: str | None = None
+
+
+class _Described(msgspec.Struct):
+    """The JSON that a safetensors file begins with."""
+
+    metadata: _Marks = msgspec.field(name="__metadata__")
+
+
+def read_text(path: Path, key: SessionKey | None = None) -> Header:
+    """The checked header alone, however the file goes on behind it: cut short, or with damaged tensors.
+
+    Raises:
+        SessionError: the part that holds the conversation is not whole; one line that names the check that failed.
+    """
+
+    def look() -> dict[str, str]:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SessionError(f"{path} is not a regular file: give a session file")
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if length > MAX_HEADER:
+                raise SessionError(f"{path} is no session, or damaged (length of the header)")
+            data = stream.read(length)
+        if len(data) < length:
+            raise SessionError(f"{path} is cut short within its text: restore a copy")
+        try:
+            found = msgspec.json.decode(data, type=_Described)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise SessionError(f"{path} is no session, or damaged (header: {first_line(error)})") from None
+        return {name: text for name, text in msgspec.structs.asdict(found.metadata).items() if text is not None}
+
+    marks = guarded_read(path, look)
+    return unseal(path, marks.pop("header", ""), marks, key)

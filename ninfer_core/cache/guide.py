@@ -72,7 +72,6 @@ class Guide:
         self._owners = list(domain.of(option))
         self._cell_owners = domain.cell_owners
         self.untouched = self.sole = session.sole(Target(option.demand))
-        self._evictions: dict[OwnerId, Amounts] = {}
         self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
         self._steps: dict[int, list[_Step]] = {}
         everything = (1 << geometry.image_ids.bit_length()) - 1, (1 << geometry.pools[-1].mask.bit_length()) - 1
@@ -158,12 +157,8 @@ class Guide:
 
     def _eviction(self, owner: OwnerId) -> Amounts:
         """What the eviction of an owner gives back while nobody is degraded."""
-        found = self._evictions.get(owner)
-        if found is None:
-            freed, cell = self._session.freed(owner), int(owner in self._cell_owners)
-            found = (freed.device_images, freed.host_images, freed.host_bytes, cell, *freed.pages)
-            self._evictions[owner] = found
-        return found
+        freed, cell = self._session.freed(owner), int(owner in self._cell_owners)
+        return (freed.device_images, freed.host_images, freed.host_bytes, cell, *freed.pages)
 
 
 class _Offers:

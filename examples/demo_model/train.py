@@ -56,7 +56,8 @@ def batches(tokenizer: Tokenizer, seed: int, budget: int, args: argparse.Namespa
     user = tokenizer.token_to_id("user")
 
     def sample() -> Sample:
-        conversation = generator.conversation(rng.randint(1, args.turns) if args.turns else None)
+        turns = rng.randint(1, args.turns) if args.turns else None
+        conversation = generator.conversation(turns, "recall" if rng.random() < args.recall else None)
         final = conversation.turns[-1]
         share = 0.0 if final.lost is None else args.lost if final.category in RECALL else args.lost / 4
         lost = len(conversation.turns) > 1 and rng.random() < share
@@ -130,6 +131,9 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=100)
     parser.add_argument("--tokens", type=int, default=2048, help="padded tokens per step and worker")
     parser.add_argument("--lost", type=float, default=0.2, help="share of recall questions asked with a cleared state")
+    parser.add_argument(
+        "--recall", type=float, default=0.0, help="share of samples that must end by asking for one fact"
+    )
     parser.add_argument("--thinking", type=float, default=0.1, help="share of samples with reasoning")
     parser.add_argument("--history", type=float, default=0.4, help="weight of earlier replies in the loss")
     parser.add_argument(

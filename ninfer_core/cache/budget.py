@@ -16,6 +16,9 @@ WORK_OF_A_TARGET = 16
 WORTH = 4
 """Planning may take as long as a quarter of what it is expected to save."""
 
+LEAST_GAIN_NS = 1_000_000
+"""What one more target must promise to save, also where no clock runs: WORTH times what looking at one takes."""
+
 
 class Stop(Enum):
     """Why planning ended. No reason claims that the result is the best."""
@@ -42,13 +45,23 @@ class Budget:
     window, and is extended while the improvement in sight is worth it, up to the whole.
     """
 
-    def __init__(self, targets: int, ns: int | None, runnable: int = 0, clock: Clock = time.perf_counter_ns) -> None:
+    def __init__(
+        self,
+        targets: int,
+        ns: int | None,
+        runnable: int = 0,
+        clock: Clock = time.perf_counter_ns,
+        *,
+        least_gain: float = 0.0,
+    ) -> None:
         """
         Args:
             targets: optional targets that may be assessed, and with it the work: owners that they change together.
             ns: optional time; a quarter of it is the first window. None: only targets and work are counted.
             runnable: other requests that could run meanwhile: they share the time.
+            least_gain: nanoseconds; what promises no more is not looked at.
         """
+        self.least_gain = least_gain
         self._clock = clock
         self._timed = ns is not None
         self._began = self._last = clock()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.exchange import Exchange
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.lack import Amounts, Lack, relief
 from ninfer_core.cache.objective import Objective
@@ -21,8 +22,8 @@ SHORTLIST = 5
 """Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
 
 
-_Step = tuple[Vertex, float, Amounts, Amounts]
-"""A step down, its predicted loss, what it gives back, and what at most."""
+_Step = tuple[Vertex, Amounts, Amounts]
+"""A step down, what it gives back, and what at most."""
 
 
 @dataclass(slots=True)
@@ -30,17 +31,27 @@ class Move:
     """One step down.
 
     Attributes:
-        change: predicted loss that it adds.
+        before: where it starts.
+        price: predicts the loss of an end state, beside the target that the guide looks at when it is first asked.
         relief: what it gives back.
         share: the same as a share of what is missing.
         most: what it gives back at most, once others that hold the same objects have let go of them (TGT-5).
     """
 
     vertex: Vertex
-    change: float
+    before: Vertex
+    price: Callable[[Vertex], float]
     relief: Amounts
     share: float
     most: Amounts
+    _change: float | None = None
+
+    @property
+    def change(self) -> float:
+        """Predicted loss that it adds: worked out only for steps that may be taken."""
+        if self._change is None:
+            self._change = self.price(self.vertex) - self.price(self.before)
+        return self._change
 
     @property
     def ratio(self) -> float:
@@ -72,45 +83,61 @@ class Guide:
         self._owners = list(domain.of(option))
         self._cell_owners = domain.cell_owners
         self.untouched = self.sole = session.sole(Target(option.demand))
+        # Objects that the target looked at makes somebody's own, or no longer.
+        self._images = self._pages = 0
         self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
         self._steps: dict[int, list[_Step]] = {}
         everything = (1 << geometry.image_ids.bit_length()) - 1, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(everything[0], everything[0], everything[1], everything[1])
 
+    def exchange(self) -> Exchange:
+        """A construction that swaps places on Host, from the option as it is."""
+        return Exchange(self._geometry, self._objective, self._graph, self._owners, self._cell_owners, self._any)
+
     def look(self, sole: Replicas) -> None:
         """Another target is looked at."""
+        was = self.untouched
         self.sole = sole
+        self._images = sole.device_images ^ was.device_images | sole.host_images ^ was.host_images
+        self._pages = sole.device_pages ^ was.device_pages | sole.host_pages ^ was.host_pages
 
     def moves(
         self, chosen: Mapping[OwnerId, Vertex], lack: Lack, licensed: frozenset[OwnerId] | None, *, wide: bool
     ) -> list[Move]:
-        """Every step of the owners that look cheapest for what is missing."""
+        """Steps of the owners that look cheapest for what is missing: those that give some of it back, alone or with
+        others; every step where none does, or where wide."""
         found: list[Move] = []
         for owner in self._shortlist(chosen, lack, wide=wide):
             found += self.moves_of(chosen.get(owner) or self._graph.identity(owner), lack, licensed)
-        return found
+        helping = [] if wide else [move for move in found if move.share > 0 or lack.share(move.most) > 0]
+        return helping or found
 
     def moves_of(self, before: Vertex, lack: Lack, licensed: frozenset[OwnerId] | None) -> list[Move]:
         """Every step of one owner from one end state."""
         return [
-            Move(vertex, change, given, lack.share(given), most)
-            for vertex, change, given, most in self._down(before)
+            Move(vertex, before, self._predict, given, lack.share(given), most)
+            for vertex, given, most in self._down(before)
             if licensed is None or not vertex.evicted or vertex.owner in licensed
         ]
 
     def _down(self, before: Vertex) -> list[_Step]:
-        """The steps of an owner's end state; as long as nobody is degraded they stay what they are."""
-        found = self._steps.get(before.number) if self.sole is self.untouched else None
+        """The steps of an owner's end state; they stay what they are while nobody who shares with it is degraded."""
+        images, pages = before.outcome.needs
+        as_ever = not images & self._images and not pages & self._pages
+        found = self._steps.get(before.number) if as_ever else None
         if found is not None:
             return found
-        found, lost = [], self._objective.predict(before, self.sole)
+        found = []
         for vertex in self._graph.steps(before):
             given = self._relief(before, vertex)
             most = self._relief(before, vertex, self._any) if vertex.evicted else given
-            found.append((vertex, self._objective.predict(vertex, self.sole) - lost, given, most))
-        if self.sole is self.untouched:
+            found.append((vertex, given, most))
+        if as_ever:
             self._steps[before.number] = found
         return found
+
+    def _predict(self, vertex: Vertex) -> float:
+        return self._objective.predict(vertex, self.sole)
 
     def priced(self, moves: Sequence[Move], lack: Lack) -> list[tuple[Move, float]]:
         """Each move with what covering the axes that it leaves open may cost: that of the dearest axis, covered by the

@@ -12,6 +12,9 @@ from ninfer_core.program.planning.projection import Projection
 Amounts = tuple[int, ...]
 """Device images, Host images, Host bytes, publication cells, then Device pages of each pool."""
 
+HOST_AXES = (1, 2)
+"""Of Amounts: those of the Host tier."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lack:

@@ -6,7 +6,7 @@ Program says what work a target takes; the price is ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.domain import Domain, Option
@@ -76,10 +76,19 @@ class Objective:
         return base
 
     def predict(self, vertex: Vertex, sole: Replicas) -> float:
-        """What this owner's end state alone would add to J. An estimate."""
+        """What this owner's end state alone would add to J. An estimate: it is worked out once, for whoever asks first.
+
+        Args:
+            sole: the replicas that only one owner wishes, in the target that is looked at.
+        """
         if vertex.loss is None:
             vertex.loss = self._alone(vertex.owner, vertex.outcome, sole)
         return vertex.loss
+
+    def together(self, owners: Collection[OwnerId]) -> float:
+        """What the eviction of all of them would add to J. An estimate."""
+        dead = [checkpoint.ref for owner in owners for checkpoint in self._domain.outcomes[owner].kept]
+        return self._portfolio.future_loss(owners, self._portfolio.alone(dead, 0, 0), self._now_base())
 
     def worth(self, owner: OwnerId) -> float:
         return self._portfolio.worths.of(owner)
@@ -91,8 +100,6 @@ class Objective:
 
     def _alone(self, owner: OwnerId, outcome: Outcome, sole: Replicas) -> float:
         was = self._domain.outcomes[owner]
-        if self._unmoved is None:
-            self._unmoved = self._portfolio.base()
         had, has, images, pages = was.wants, outcome.wants, 0, 0
         if outcome.kept:
             images = minus(had.device_images, has.device_images) & sole.device_images
@@ -103,7 +110,12 @@ class Objective:
             made = Replicas(0, minus(has.host_images, had.host_images), 0, minus(has.host_pages, had.host_pages))
             operations = made.host_images.bit_count() + bool(made.host_pages)
             copying = self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made))) if made else 0.0
-        return copying + self._portfolio.future_loss((owner,), end, self._unmoved)
+        return copying + self._portfolio.future_loss((owner,), end, self._now_base())
+
+    def _now_base(self) -> Base:
+        if self._unmoved is None:
+            self._unmoved = self._portfolio.base()
+        return self._unmoved
 
     def _deleted(self, owner: OwnerId, outcome: Outcome) -> list[CheckpointRef]:
         kept = {c.ref for c in outcome.kept}

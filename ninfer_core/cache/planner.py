@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ninfer_core.cache.budget import Budget, Stop
+from ninfer_core.cache.constructions import Constructions
 from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.ladder import climb
+from ninfer_core.cache.node import Node
 from ninfer_core.cache.objective import Objective
-from ninfer_core.cache.search import Node, Search
+from ninfer_core.cache.search import Search
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.program import Program
@@ -44,6 +46,7 @@ class Planner:
         """
         self._domain = domain
         self._search = Search(program, objective, domain, wide=wide)
+        self._constructions = Constructions(self._search)
         self._wide = wide
 
     def materialize(
@@ -80,6 +83,7 @@ class Planner:
         """Room for an optional capture: a target with a strictly positive net gain, else none (VAL-7, PLAN-4)."""
         search = self._search
         (identity,) = search.identities(option)
+        search.beat(0.0)
         stop = Stop.NO_PRESSURE
         if (self._wide or not identity.adoptable) and self._domain.outcomes:
             stop = self._optional([identity], budget)
@@ -98,22 +102,22 @@ class Planner:
         if any(node.adoptable for node in sources):
             return
         for node in sources:
-            if search.construct(node):
+            if self._constructions.construct(node):
                 break
-        if not root.adoptable and (search.best is not None or not search.construct(root)):
-            search.maximal(root.option)
+        if not root.adoptable and (search.best is not None or not self._constructions.construct(root)):
+            self._constructions.maximal(root.option)
 
     def _optional(self, short: Sequence[Node], budget: Budget) -> Stop:
         """Dive for every candidate that could still win, then look around from what they lack. The first, for
         the one that promises most, is not left half done."""
         search, first = self._search, True
-        for gentle in (False, True):
+        for course in self._constructions.courses:
             for node in sorted(short, key=lambda node: (node.value, node.option.ordinal)):
-                best = search.best
-                # What it does at least, with all losses forgotten, cannot get below the incumbent: no gain to dive for.
-                if node.adoptable or (best is not None and node.value >= best.value and not self._wide):
+                # With all losses forgotten it is no better than what is known: nothing to dive for.
+                hopeless = search.incumbent - node.value <= budget.least_gain
+                if node.adoptable or (hopeless and not self._wide):
                     continue
-                stop = search.dive(node, budget, gentle=gentle, patient=first)
+                stop = self._constructions.dive(node, budget, course, patient=first)
                 first = False
                 if stop is not None:
                     return stop

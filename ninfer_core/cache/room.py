@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ninfer_core.cache.books import Books
-from ninfer_core.cache.budget import Budget
+from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.running import RunningRequest
@@ -90,7 +90,7 @@ class Room:
         demand = self._target(running, need).demand
         assert demand is not None
         option = Option(ordinal=0, demand=demand, needs_cell=need.needs_cell, gain=need.gain, blocked=need.blocked)
-        budget = Budget(self._limits.capture_targets, None, clock=self._desk.clock)
+        budget = Budget(self._limits.capture_targets, None, clock=self._desk.clock, least_gain=LEAST_GAIN_NS)
         choice = self._desk.capture(option, budget, self._desk.portfolio(), need.spared)
         if choice.node is None:
             return NoRoom(choice.reason)
@@ -103,7 +103,7 @@ class Room:
         return Target(demand, {} if victim is None else {victim: EVICTED})
 
     def _fits(self, target: Target, beside: int = 0) -> bool:
-        return self._leaves_lanes(target, beside) and self._program.assess(target).projection.feasible
+        return self._leaves_lanes(target, beside) and self._program.session().project(target).feasible
 
     def _leaves_lanes(self, target: Target, beside: int = 0) -> bool:
         """A running request's checkpoints cannot be taken from it: they leave every idle lane its image (ST-1)."""

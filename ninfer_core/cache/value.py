@@ -1,7 +1,7 @@
 """Portfolio: what the catalogued checkpoints are worth, now and in a target's end state (context-cache VAL).
 
-Program enumerates how a state could be recovered; here the ways are priced with one immutable cost model, and the least
-counts. Everything is nanoseconds of expected work.
+Program says how much a way to recover a state takes; here the ways are priced with one immutable cost model, and the
+least counts. Everything is nanoseconds of expected work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ninfer_core.cache.worths import Worths
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Checkpoint, Replicas
-from ninfer_core.program.planning.work import recipe_from
+from ninfer_core.program.planning.work import Prefill, restore_of
 
 Refs = frozenset[CheckpointRef]
 NONE: Refs = frozenset()
@@ -58,6 +58,12 @@ class End:
     replicas: Replicas
     images: int
     pages: int
+    _restores: dict[CheckpointRef, float] = field(default_factory=dict, compare=False, repr=False)
+
+    def restores(self, checkpoint: Checkpoint) -> dict[CheckpointRef, float] | None:
+        """Prices known of bringing checkpoints to Device from here; None where it is as it is now."""
+        moved = self.pages & checkpoint.page_mask or self.images & checkpoint.image_mask
+        return self._restores if moved else None
 
 
 @dataclass(slots=True)
@@ -66,9 +72,11 @@ class Base:
 
     Attributes:
         end: what the candidate's source disposition alone leaves. What it removes is no part of the portfolio (VAL-8).
+        ways: by checkpoint, prices of recovering it with their sources, ascending; those below root's.
     """
 
     end: End
+    ways: dict[CheckpointRef, tuple[tuple[float, Point], ...]] = field(default_factory=dict)
     savings: dict[CheckpointRef, float] = field(default_factory=dict)
     by_demand: dict[int, float] = field(default_factory=dict)
 
@@ -84,7 +92,8 @@ class Portfolio:
         self._points: dict[CheckpointRef, Point] = {}
         self._by_owner: dict[OwnerId, tuple[Point, ...]] = {}
         self._by_demand: dict[int, tuple[Point, ...]] = {}
-        self._prices: dict[tuple[CheckpointRef, CheckpointRef], float] = {}
+        self._restores: dict[CheckpointRef, float] = {}
+        self._prefills: dict[tuple[CheckpointRef, CheckpointRef], float] = {}
         self.worths = Worths(geometry, cost, paths, contents)
         """Quick measures: they order exploration only."""
 
@@ -173,16 +182,28 @@ class Portfolio:
         point = self._point(ref)
         if point is None:
             raise KeyError(ref)
-        return self._saving(point, end)
+        ways = self._ways(point, end)
+        return point.rebuild - ways[0][0] if ways else 0.0
 
-    def _saving(self, point: Point, end: End) -> float:
-        """From itself, from the best survivor on its path (DEF-11), or nothing where root is cheaper."""
+    def _ways(self, point: Point, end: End) -> tuple[tuple[float, Point], ...]:
+        """From itself and from each survivor on its path (DEF-11), where root is not as cheap."""
+        alive = (source for source in self._sources(point) if source.ref not in end.dead)
+        prices = [(self._price(source, point, end), source) for source in alive]
+        return tuple(sorted((way for way in prices if way[0] < point.rebuild), key=lambda way: way[0]))
+
+    def _later_saving(self, point: Point, end: End, base: Base) -> float:
+        """The saving in an end state that only takes away from the base: no way has become shorter."""
+        if self._is_at_hand(point, end):
+            return point.rebuild
         least = point.rebuild
-        for source in self._sources(point):
+        for price, source in self._known(point, base):
+            if price >= least:
+                break
             if source.ref not in end.dead:
-                least = min(least, self._price(source, point, end))
-                if least <= 0:
-                    break
+                restore = self._restore(source, end)
+                if restore != self._restore(source, base.end):
+                    price = restore + self._prefill(source, point)
+                least = min(least, price)
         return point.rebuild - least
 
     def _sources(self, point: Point) -> tuple[Point, ...]:
@@ -194,21 +215,48 @@ class Portfolio:
 
     def _price(self, source: Point, point: Point, end: End) -> float:
         """Of restoring the source and computing on to the point."""
-        checkpoint = source.checkpoint
-        if end.pages & checkpoint.page_mask or end.images & checkpoint.image_mask:
-            recipe = recipe_from(self._geometry, point.checkpoint.frontier, checkpoint, end.replicas)
-            return self._cost.recipe(recipe)
-        key = (source.ref, point.ref)
-        known = self._prices.get(key)
+        return self._restore(source, end) + self._prefill(source, point)
+
+    def _restore(self, source: Point, end: End) -> float:
+        """One source serves many points: what it takes to have it is worked out once."""
+        known, replicas = end.restores(source.checkpoint), end.replicas
         if known is None:
-            recipe = recipe_from(self._geometry, point.checkpoint.frontier, checkpoint, self._contents.now)
-            known = self._prices[key] = self._cost.recipe(recipe)
+            known, replicas = self._restores, self._contents.now
+        price = known.get(source.ref)
+        if price is None:
+            copies = restore_of(self._geometry, source.checkpoint, replicas)
+            price = known[source.ref] = self._cost.to_device.price(copies)
+        return price
+
+    def _prefill(self, source: Point, point: Point) -> float:
+        if source is point:
+            return 0.0
+        key = (source.ref, point.ref)
+        price = self._prefills.get(key)
+        if price is None:
+            base = source.checkpoint.frontier
+            price = self._prefills[key] = self._cost.prefill(Prefill(base, point.checkpoint.frontier - base))
+        return price
+
+    def _known(self, point: Point, base: Base) -> tuple[tuple[float, Point], ...]:
+        known = base.ways.get(point.ref)
+        if known is None:
+            known = base.ways[point.ref] = self._ways(point, base.end)
         return known
+
+    def _is_at_hand(self, point: Point, end: End) -> bool:
+        """It is recovered from itself, for nothing: most are, and no way need be looked at."""
+        return point.ref not in end.dead and self._restore(point, end) <= 0
 
     def _base_saving(self, point: Point, base: Base) -> float:
         known = base.savings.get(point.ref)
         if known is None:
-            known = base.savings[point.ref] = self._saving(point, base.end)
+            if self._is_at_hand(point, base.end):
+                known = point.rebuild
+            else:
+                ways = self._known(point, base)
+                known = point.rebuild - ways[0][0] if ways else 0.0
+            base.savings[point.ref] = known
         return known
 
     # --- loss and gain --------------------------------------------------------------------------------------------
@@ -237,9 +285,12 @@ class Portfolio:
         for owner, points in self._affected(changed, end, base):
             largest = 0.0
             for point in points:
-                saving = after[point.ref] = self._saving(point, end)
+                was, now = self._base_saving(point, base), self._later_saving(point, end, base)
+                if now == was:
+                    continue
+                after[point.ref] = now
                 if point.weight:
-                    largest = max(largest, point.weight * (self._base_saving(point, base) - saving))
+                    largest = max(largest, point.weight * (was - now))
                 touched.update(point.demands)
                 if point.credit:
                     credited.add(owner)

@@ -41,6 +41,6 @@ class CacheLimits:
     recency_eviction: bool = False
     planning_targets: int = 256
     planning_ns: int = 1_000_000
-    capture_targets: int = 16
+    capture_targets: int = 8
     lanes: int = 1
     enabled: bool = True

@@ -138,6 +138,8 @@ def run(engine: Engine, recorder: Recorder, others: Others, requests: int, alone
             time.sleep(0.001)
         at = len(recorder.alone)
         while len(recorder.alone) < at + alone // turns:
+            if len(row._request.token_ids) >= most:
+                raise SystemExit("the reply beside which others are admitted ended too early: nothing was measured")
             time.sleep(0.005)
         recorder.busy = True
         for _ in range(10):

@@ -24,6 +24,7 @@ import torch
 
 from ninfer_core.cache.admission import Admitted, Ask, Blocked, Failed, Refused, Transferring
 from ninfer_core.cache.budget import Budget, Clock, Stop
+from ninfer_core.cache.capture import Captures
 from ninfer_core.cache.catalog import Catalog
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.desk import Desk
@@ -188,7 +189,9 @@ class Replay:
         self.cost = CostModel()
         self.manager = ResourceManager(self.program, limits, self.cost, clock)
         if policy == "lru":
-            self.manager._desk = self.manager._captures._desk = LruDesk(self.program, self.manager.books, self.cost)
+            desk = LruDesk(self.program, self.manager.books, self.cost)
+            self.manager._desk = desk
+            self.manager._captures = Captures(self.program, self.manager.books, limits, desk)
         self.tally = Tally()
         self._seen = Seen()
         self._active: deque[tuple[RequestId, SequenceHandle, bool]] = deque()

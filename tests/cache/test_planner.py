@@ -309,8 +309,9 @@ def test_every_reason_to_stop_leaves_a_verified_incumbent(monkeypatch: pytest.Mo
         Stop.TARGET_BUDGET,
     )
     many = build([Shelf(1) for _ in range(40)], Vector(50, 0, (41,), 0), [root(38)])
-    steps = many.planner()._search
-    stop = steps.dive(*steps.identities(many.options[0]), Budget(10, 10**12))
+    planner = many.planner()
+    steps = planner._search
+    stop = planner._constructions.dive(*steps.identities(many.options[0]), Budget(10, 10**12))
     assert stop is Stop.WORK_BUDGET, "ten targets of 38 owners are more work than ten may be"
     assert steps.best is not None and steps.best.adoptable and len(steps.best.chosen) == 38
     monkeypatch.setattr(search, "MOST_NODES", 1)

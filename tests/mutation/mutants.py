@@ -66,6 +66,13 @@ MUTANTS = (
         "pages ^= needed_pages\n        wants",
     ),
     Mutant(
+        "pages of an extent taken for consecutive",
+        "program/ledger/objects.py",
+        "(lowest(self.mask), self.mask.bit_length()))",
+        "(self.pages[0], self.pages[-1] + 1))",
+        "j",
+    ),
+    Mutant(
         "double charge of a borrowed page",
         PLAN + "projection.py",
         "held = [own + (tail is not None)",

@@ -59,6 +59,7 @@ def drive_plan(history: History, plan: ResourcePlan, choices: Choices) -> Sequen
         history.count("extent shrunk")
         assert shrink.extent not in program.world.extents, "what was replaced is still there"
     if result.ending is Ending.ABORTED:
+        assert result.reason in ("injected", "cancelled"), "the plan was not what could be done"
         history.count(f"aborted in {transaction.aborted_in.value}: {result.reason}")
         if plan.projection.shrinks:
             history.count("shrinking aborted")

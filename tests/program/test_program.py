@@ -20,7 +20,7 @@ from ninfer_core.program.planning.assessment import AssessmentSession
 from ninfer_core.program.planning.outcome import EVICTED, Step, identity, successors, without_checkpoint
 from ninfer_core.program.planning.projection import project
 from ninfer_core.program.planning.target import SourceMode, Target
-from ninfer_core.program.planning.work import Copies, Prefill, Recipe, immediate, recipes
+from ninfer_core.program.planning.work import Copies, Prefill, Recipe, immediate, recipe_from
 from ninfer_core.program.program import Program
 from ninfer_core.program.transactions.running import CopyError, Phase
 from tests.support.ledger_model import LedgerModel
@@ -576,13 +576,11 @@ def test_immediate_and_recovery_work() -> None:
     assert now.to_device == Copies(1 + 2 * 2, geometry.image_bytes + 2 * PAGE), "page by page, in two planes"
     assert now.on_device == Copies(2, PAGE), "the tail is copied, from Host"
     assert now.prefill == Prefill(130, 2) and now.prefill.attention_pairs == 130 * 2 + 3
-    ways = recipes(geometry, 130, (anchor, endpoint), program.world.replicas)
-    assert ways == (
-        Recipe(Copies(), Prefill(0, 130)),
+    ways = [recipe_from(geometry, 130, survivor, program.world.replicas) for survivor in (anchor, endpoint)]
+    assert ways == [
         Recipe(Copies(2, PAGE), Prefill(64, 66)),
         Recipe(Copies(1 + 3 * 2, geometry.image_bytes + 3 * PAGE), Prefill(130, 0)),
-    )
-    assert recipes(geometry, 130, (), program.world.replicas) == ways[:1]
+    ]
 
 
 @pytest.mark.req("DEF-9", "COST-1", "COST-2")

@@ -1,9 +1,11 @@
-"""Ids: StateImages and pages of a ledger that a test makes up, the lowest free ones first."""
+"""Ids: StateImages and pages of a ledger that a test makes up: the lowest free images, and pages in any order."""
 
 from __future__ import annotations
 
+import random
+
 from ninfer_core.contract.ids import ImageId, LogicalPage
-from ninfer_core.program.ledger.bits import lowest_clear
+from ninfer_core.program.ledger.bits import lowest_clear, members, minus
 from ninfer_core.program.ledger.geometry import Geometry
 
 
@@ -15,6 +17,7 @@ class Ids:
     """
 
     geometry: Geometry
+    rng: random.Random
     images: int = 0
     pages: int = 0
 
@@ -26,12 +29,11 @@ class Ids:
         return ImageId(found)
 
     def new_pages(self, pool: int, count: int) -> tuple[LogicalPage, ...] | None:
-        found = []
-        for _ in range(count):
-            p = self.geometry.pools[pool]
-            page = lowest_clear(self.pages, p.mask)
-            if page < 0 or (self.pages & p.mask).bit_count() >= p.device_pages:
-                return None
+        p = self.geometry.pools[pool]
+        if (self.pages & p.mask).bit_count() + count > p.device_pages:
+            return None
+        # Sequences take over what others have given back: the numbers of their pages are in no order.
+        found = self.rng.sample(members(minus(p.mask, self.pages)), count)
+        for page in found:
             self.pages |= 1 << page
-            found.append(LogicalPage(page))
-        return tuple(found)
+        return tuple(LogicalPage(page) for page in found)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ninfer_core.contract.ids import CheckpointRef, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
-from ninfer_core.program.ledger.bits import mask_of, minus
+from ninfer_core.program.ledger.bits import lowest, mask_of, minus
 
 STEP_PAGES = 16
 """Most pages of an extent that one step of a transition copies: decode rounds run between two steps (TXN-7)."""
@@ -162,6 +162,7 @@ class Extent:
     Attributes:
         pages: the pages that it was made for, in order. It counts whole until the last of their replicas dies.
         mask: those of them whose replica here lives; all, unless who makes the extent says otherwise.
+        window: the least of those, and one above the greatest: the numbers of its pages need not follow each other.
     """
 
     pool: int
@@ -169,7 +170,9 @@ class Extent:
     size: int
     pages: tuple[LogicalPage, ...]
     mask: int = field(default=0, compare=False, repr=False)
+    window: tuple[int, int] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.mask:
             object.__setattr__(self, "mask", mask_of(self.pages))
+        object.__setattr__(self, "window", (lowest(self.mask), self.mask.bit_length()))

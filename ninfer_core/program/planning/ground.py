@@ -41,7 +41,7 @@ class Ground:
 
     @classmethod
     def of(cls, world: World) -> Ground:
-        windows = tuple((lowest(extent.mask), extent.mask.bit_length(), extent) for extent in world.extents)
+        windows = tuple((*extent.window, extent) for extent in world.extents)
         reserved, host_bytes = world.reserved(), sum(extent.size for extent in world.extents)
         present = measure(world.geometry, world.replicas, host_bytes) + reserved
         return cls(world, reserved, present, host_bytes, windows)

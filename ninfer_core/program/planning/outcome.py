@@ -108,7 +108,7 @@ def _demoted_images(outcome: Outcome) -> Iterator[Successor]:
             moved = wants._replace(
                 device_images=minus(wants.device_images, image), host_images=wants.host_images | image
             )
-            yield Successor(Step.DEMOTE_IMAGE, replace(outcome, wants=moved))
+            yield Successor(Step.DEMOTE_IMAGE, Outcome(outcome.kept, moved, outcome.needs))
 
 
 def _demoted_pages(outcome: Outcome) -> Iterator[Successor]:
@@ -119,7 +119,7 @@ def _demoted_pages(outcome: Outcome) -> Iterator[Successor]:
         pages = minus(wants.device_pages, wants.host_pages | covered)
         if pages:
             moved = wants._replace(device_pages=minus(wants.device_pages, pages), host_pages=wants.host_pages | pages)
-            yield Successor(Step.DEMOTE_PAGES, replace(outcome, wants=moved))
+            yield Successor(Step.DEMOTE_PAGES, Outcome(outcome.kept, moved, outcome.needs))
 
 
 def without_checkpoint(outcome: Outcome, ref: CheckpointRef) -> Outcome:

@@ -1,11 +1,11 @@
 """Machine work as plain numbers: what a plan does now, and what recovering a checkpoint would take later.
 
-Program enumerates; it never prices (context-cache COST, VAL-2). An operation is one contiguous copy (DEF-9).
+Program says how much it is; it never prices (context-cache COST, VAL-2). An operation is one contiguous copy (DEF-9).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.contract.ids import LogicalPage, PageId
@@ -25,6 +25,9 @@ class Copies:
 
     def __add__(self, other: Copies) -> Copies:
         return Copies(self.operations + other.operations, self.bytes + other.bytes)
+
+
+NO_COPIES = Copies()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +114,14 @@ def _fetch(geometry: Geometry, checkpoint: Checkpoint, pages: int, image: bool) 
     return copies
 
 
-def recipe_from(geometry: Geometry, frontier: int, survivor: Checkpoint, replicas: Replicas) -> Recipe:
-    """The way to the state at frontier from a survivor at or below it, with the given replicas."""
+def restore_of(geometry: Geometry, survivor: Checkpoint, replicas: Replicas) -> Copies:
+    """What brings a survivor to Device, with the given replicas."""
     missing = minus(survivor.page_mask, replicas.device_pages)
     image = not survivor.image_mask & replicas.device_images
-    restore = _fetch(geometry, survivor, missing, image) if missing or image else Copies()
+    return _fetch(geometry, survivor, missing, image) if missing or image else NO_COPIES
+
+
+def recipe_from(geometry: Geometry, frontier: int, survivor: Checkpoint, replicas: Replicas) -> Recipe:
+    """The way to the state at frontier from a survivor at or below it, with the given replicas (DEF-11)."""
+    restore = restore_of(geometry, survivor, replicas)
     return Recipe(restore, Prefill(survivor.frontier, frontier - survivor.frontier))
-
-
-def recipes(geometry: Geometry, frontier: int, kept: Iterable[Checkpoint], replicas: Replicas) -> tuple[Recipe, ...]:
-    """Every supported way to the state at frontier when the given checkpoints of its path survive with the given
-    replicas (DEF-11): from root, or from each survivor at or below it. Never empty; the runner takes the cheapest.
-    """
-    ways = [Recipe(Copies(), Prefill(0, frontier))]
-    ways += [recipe_from(geometry, frontier, kept_one, replicas) for kept_one in kept if kept_one.frontier <= frontier]
-    return tuple(ways)

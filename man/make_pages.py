@@ -68,8 +68,8 @@ FILES = {
     CALIBRATION: "What copies and prefill cost on this machine (ninfer bench --calibrate); it decides which of several "
     "ways to an answer is the cheapest, never what fits.",
     CACHE: "Random benchmark weights (ninfer bench --random).",
-    SESSIONS: "Conversations that chat keeps by itself, one directory each, with their state; --no-autosave keeps "
-    "none.",
+    SESSIONS: "Conversations that chat keeps by itself, one directory each, with their state, and links to those that "
+    "it keeps where --session says; --no-autosave keeps none.",
     KEY: "The secret that sessions are signed with, readable by its owner only. A session without its tag is used all "
     "the same, and called unproven.",
 }
@@ -154,18 +154,26 @@ def chat_commands() -> list[str]:
     return lines
 
 
+def synopsis(command: Any) -> str:
+    """What stands behind a command's name. Brackets: may be left out."""
+    words = ["[\\fIoptions\\fR]"]
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            word = f"\\fI{escaped(str(parameter.metavar))}\\fR"
+            words.append((word if parameter.required else f"[{word}]") + ("..." if parameter.nargs != 1 else ""))
+    return " ".join(words)
+
+
 def page(name: str, command: Any) -> str:
     title = "ninfer" if name == "ninfer" else f"ninfer-{name}"
     summary = (command.help or "").strip().split("\n")[0].split(". ")[0].rstrip(".")
     lines = [f'.TH {title.upper().replace("-", chr(92) + "-")} 1 "" "ninfer" "ninfer manual"']
     lines += [".SH NAME", f"{escaped(title)} \\- {escaped(summary[0].lower() + summary[1:])}", ".SH SYNOPSIS"]
     if name == "ninfer":
-        lines += [f".B ninfer {word}\n[\\fIoptions\\fR]\n.br" for word in command.commands]
+        lines += [f".B ninfer {word}\n{synopsis(sub)}\n.br" for word, sub in command.commands.items()]
         lines += [".B ninfer \\-\\-version"]
     else:
-        arguments = [p for p in command.params if p.param_type_name == "argument"]
-        words = "".join(f" [\\fI{escaped(str(p.metavar))}\\fR]{'...' if p.nargs != 1 else ''}" for p in arguments)
-        lines += [f".B ninfer {name}", f"[\\fIoptions\\fR]{words}"]
+        lines += [f".B ninfer {name}", synopsis(command)]
     lines += [".SH DESCRIPTION", escaped(PROSE[name])]
     if name == "ninfer":
         lines.append(".SH COMMANDS")

@@ -30,8 +30,8 @@ app = typer.Typer(
 app.command(cls=GroupedCommand)(run)
 app.command(cls=ChatCommand)(chat)
 app.command(cls=GroupedCommand)(bench)
-app.command("save-session", cls=GroupedCommand)(save_session)
-app.command("restore-session", cls=GroupedCommand)(restore_session)
+app.command("save-session", cls=GroupedCommand, short_help="Read documents once, to start from later.")(save_session)
+app.command("restore-session", cls=GroupedCommand, short_help="Check a session, show it, or ask it.")(restore_session)
 
 
 def _version(wanted: bool) -> None:

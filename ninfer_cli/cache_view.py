@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ninfer_cli.wording import counted
+
 if TYPE_CHECKING:
     from ninfer_core import AxisUse, CacheTable, Completion, OwnerRow, Verification
 
@@ -46,9 +48,10 @@ def table_text(table: CacheTable) -> str:
 
 def _owner_line(row: OwnerRow) -> str:
     points = " ".join(f"{c.kind.value}@{c.frontier}:{c.placement.value}" for c in row.checkpoints)
-    age = "running" if row.age is None else f"used {row.age} requests ago" if row.age else "used by the last request"
+    ago = f"used {counted(row.age, 'request')} ago" if row.age else "used by the last request"
+    age = "running" if row.age is None else ago
     bytes_ = f"{size(row.exclusive_bytes)} alone, {size(row.shared_bytes)} shared"
-    notes = f"{row.hits} hits, {age}, {row.retention}{', leased' if row.leased else ''}"
+    notes = f"{counted(row.hits, 'hit')}, {age}, {row.retention}{', leased' if row.leased else ''}"
     return f"{row.kind} {row.owner}: {points or 'no checkpoint yet'} · {bytes_} · {notes}"
 
 
@@ -85,7 +88,7 @@ def why_text(completion: Completion) -> str:
     """Every token's fate: reused from what, or computed again and why; and what was kept."""
     statistics = completion.statistics
     reuse, total = statistics.reuse, statistics.usage.prompt_tokens
-    lines = [f"{total} prompt tokens, {reuse.frontier} reused, {statistics.usage.prefill_tokens} computed"]
+    lines = [f"{counted(total, 'prompt token')}, {reuse.frontier} reused, {statistics.usage.prefill_tokens} computed"]
     width = len(str(total))
     if reuse.frontier:
         where = f"{reuse.source.value} @ {reuse.placement.value}, {reuse.operation.value}"
@@ -96,7 +99,7 @@ def why_text(completion: Completion) -> str:
         reason = f" ({capture.reason})" if capture.reason else ""
         lines.append(f"  kept {capture.kind.value} @ {capture.frontier}: {capture.outcome}{reason}")
     planning = statistics.planning
-    lines.append(f"  planned in {planning.ms:.1f} ms: {planning.targets} targets, {planning.stop}")
+    lines.append(f"  planned in {planning.ms:.1f} ms: {counted(planning.targets, 'target')}, {planning.stop}")
     return "\n".join(lines)
 
 

@@ -11,6 +11,7 @@ from ninfer_cli.cache_view import size
 from ninfer_cli.inputs import joined
 from ninfer_cli.session_files import session_key, tell_restored
 from ninfer_cli.session_text import SessionText
+from ninfer_cli.wording import counted
 from ninfer_core import Conversation, Message, SessionError, UsageError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def save_answer(
 
 
 def tell_saved(path: Path, saved: SavedSession, streams: Streams) -> None:
-    streams.note(f"saved {path}: {size(saved.bytes)}, {sum(map(len, saved.checkpoints))} checkpoints")
+    streams.note(f"saved {path}: {size(saved.bytes)}, {counted(sum(map(len, saved.checkpoints)), 'checkpoint')}")
     for continuation in saved.left_out:
-        streams.warn(f"no room for the continuation of {continuation[-1].frontier} tokens within the limit: left out")
+        tokens = counted(continuation[-1].frontier, "token")
+        streams.warn(f"no room for the continuation of {tokens} within the limit: left out")

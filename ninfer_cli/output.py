@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,14 @@ class Stream:
         """A whole text that ninfer did not write, as this stream may show it."""
         return clean(text) if self.terminal else text
 
+    def fitted(self, text: str) -> str:
+        """Lines as the window shows them best; elsewhere they stay as they are."""
+        if not self.terminal:
+            return text
+        from ninfer_cli.wrapping import wrapped
+
+        return wrapped(text, shutil.get_terminal_size().columns)
+
 
 @dataclass(frozen=True, slots=True)
 class Streams:
@@ -54,10 +63,10 @@ class Streams:
 
     def warn(self, text: str) -> None:
         """A line that a person must not miss; -q keeps it."""
-        self.err.write(f"ninfer: {one_line(text)}\n")
+        self.err.write(self.err.fitted(f"ninfer: {one_line(text)}") + "\n")
 
     def dim_line(self, text: str) -> None:
-        self.err.write(self.err.dim(self.err.foreign(text)) + "\n")
+        self.err.write(self.err.dim(self.err.fitted(self.err.foreign(text))) + "\n")
 
 
 def open_streams(*, no_color: bool = False, quiet: bool = False) -> Streams:
@@ -99,4 +108,9 @@ def is_terminal(file: object) -> bool:
 
 def may_style() -> bool:
     """Whether the terminal and its user accept colour and cursor codes (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
+    return not os.environ.get("NO_COLOR") and not is_dumb()
+
+
+def is_dumb() -> bool:
+    """Whether the terminal knows no cursor codes, by its own word."""
+    return os.environ.get("TERM", "") in ("", "dumb", "unknown")

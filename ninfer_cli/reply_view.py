@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from ninfer_cli.cleaning import Cleaner
 from ninfer_cli.markdown import Blocks, render
 from ninfer_cli.output import ERASE_LINE, Stream, Streams
+from ninfer_cli.wording import counted
 
 if TYPE_CHECKING:
     from ninfer_cli.settings import Settings
@@ -80,7 +81,7 @@ class PlainView:
     def prefilled(self, done: int, total: int) -> None:
         """A prompt that takes more than one step shows how far it was read."""
         if done < total:
-            self._show_progress(f"reading the prompt: {done} of {total} tokens")
+            self._show_progress(f"reading the prompt: {done} of {counted(total, 'token')}")
             self._progress = True
         else:
             self._clear_progress()

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ninfer_cli.wording import counted
+
 if TYPE_CHECKING:
     from ninfer_cli.settings import Settings
     from ninfer_core import Completion
@@ -106,9 +108,9 @@ def notices(completion: Completion, settings: Settings, advice: str) -> list[str
         usage = completion.statistics.usage
         whole = usage.prompt_tokens + usage.completion_tokens
         if usage.completion_tokens >= settings.max_new:
-            lines.append(f"the reply was cut at {usage.completion_tokens} tokens: raise --max-new")
+            lines.append(f"the reply was cut at {counted(usage.completion_tokens, 'token')}: raise --max-new")
         else:
-            lines.append(f"the context is full at {whole} tokens and the reply was cut: {advice}")
+            lines.append(f"the context is full at {counted(whole, 'token')} and the reply was cut: {advice}")
     return lines
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ninfer_cli.config import directory
 from ninfer_cli.kinds import Size
+from ninfer_cli.wording import counted
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def named_json(checkpoints: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
 def missing_text(restored: RestoredSession) -> str:
     """What of a session found no room, and what would help; or nothing."""
     missing = len(restored.dropped) + sum(map(len, restored.left_out))
-    return f"{missing} checkpoints found no room: raise {restored.advice}" if missing else ""
+    return f"{counted(missing, 'checkpoint')} found no room: raise {restored.advice}" if missing else ""
 
 
 def tell_restored(restored: RestoredSession, streams: Streams) -> None:
@@ -62,10 +63,10 @@ def tell_restored(restored: RestoredSession, streams: Streams) -> None:
     if missing := missing_text(restored):
         streams.note(missing)
     if restored.released:
-        streams.note(f"{restored.released} other continuations were given up for it")
+        streams.note(f"given up for it: {counted(restored.released, 'other continuation')}")
 
 
-def chat_command(path: Path, settings: Settings) -> str:
-    """How to go on from a session."""
+def chat_command(path: Path | None, settings: Settings) -> str:
+    """How to go on from a session; without a path from the newest that was kept."""
     model = "" if settings.model is None else f"--model {shlex.quote(settings.model)} "
-    return f"ninfer chat {model}--session {shlex.quote(str(path))}"
+    return f"ninfer chat {model}" + ("--continue" if path is None else f"--session {shlex.quote(str(path))}")

@@ -25,6 +25,11 @@ def sessions_directory() -> Path:
     return directory("XDG_STATE_HOME", "state") / "sessions"
 
 
+def is_kept_by_itself(path: Path) -> bool:
+    """Whether a conversation lies where no person has chosen the place."""
+    return path.resolve().parent == sessions_directory().resolve()
+
+
 def new_path() -> Path:
     """A name for a conversation that begins now."""
     now = time.strftime("%Y-%m-%d-%H%M%S")
@@ -76,18 +81,26 @@ def read_conversation(value: object, where: Path) -> Kept:
 # --- what there is ----------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """A conversation that was kept by itself. changed: seconds since the epoch."""
+    """A conversation that was kept.
+
+    Attributes:
+        path: where it lies.
+        name: what --resume calls it.
+        changed: seconds since the epoch.
+    """
 
     path: Path
+    name: str
     changed: float
 
     @property
-    def name(self) -> str:
-        return self.path.name
+    def elsewhere(self) -> bool:
+        """Whether a person has chosen the place."""
+        return not is_kept_by_itself(self.path)
 
 
 def kept_sessions() -> list[SessionEntry]:
-    """Newest first; what cannot be looked at is left out."""
+    """Newest first, those at places of a person's choice among them; what cannot be looked at is left out."""
     return sorted(_entries(), key=lambda entry: (-entry.changed, entry.name))
 
 
@@ -98,8 +111,9 @@ def _entries() -> Iterator[SessionEntry]:
         return
     for path in found:
         try:
-            yield SessionEntry(path, (path / MANIFEST).stat().st_mtime)
-        except OSError:
+            place = path.resolve()  # of a link: where the conversation itself is
+            yield SessionEntry(place, path.name, (place / MANIFEST).stat().st_mtime)
+        except (OSError, RuntimeError):  # the latter is a link that leads to itself
             continue
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from ninfer_cli.cache_view import size
 from ninfer_cli.collector import settle
 from ninfer_cli.config import calibration_file
 from ninfer_cli.options import BY_NAME, CACHE
@@ -23,8 +24,13 @@ DEMO_NOTICE = (
 
 
 @contextmanager
-def started_engine(settings: Settings, streams: Streams, *, default_concurrency: int = 1) -> Iterator[Engine]:
+def started_engine(
+    settings: Settings, streams: Streams, *, default_concurrency: int = 1, sessions: bool = False
+) -> Iterator[Engine]:
     """A running Engine; closed at the end.
+
+    Args:
+        sessions: see EngineOptions.
 
     Raises:
         UsageError, ModelError, CapacityError: as resolve_model and Engine do.
@@ -32,7 +38,7 @@ def started_engine(settings: Settings, streams: Streams, *, default_concurrency:
     if settings.model is None:
         streams.note(DEMO_NOTICE)
     with progress_bar(streams) as progress:
-        options = engine_options(settings, streams, progress, default_concurrency)
+        options = engine_options(settings, streams, progress, default_concurrency, sessions=sessions)
         from ninfer_core import Engine
 
         engine = Engine(options)
@@ -51,6 +57,8 @@ def engine_options(
     streams: Streams,
     progress: Callable[[LoadProgress], None] | None,
     default_concurrency: int = 1,
+    *,
+    sessions: bool = False,
 ) -> EngineOptions:
     """What an Engine is started with; the model is looked for, and downloaded if need be.
 
@@ -68,6 +76,7 @@ def engine_options(
         cache=settings.cache_options(),
         calibration=calibration_file(),
         progress=progress,
+        sessions=sessions,
     )
     if settings.model is None:
         return options
@@ -112,15 +121,16 @@ def progress_bar(streams: Streams) -> Iterator[Callable[[LoadProgress], None] | 
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(file=streams.err.file, highlight=False)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(binary_units=True))
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.fields[bytes]}"))
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("loading", total=None)
+        task = bar.add_task("loading", total=None, bytes="")
 
         def show(step: LoadProgress) -> None:
-            bar.update(task, description=step.stage, completed=step.done, total=step.total or None)
+            done = f"{size(step.done)} of {size(step.total)}" if step.total else ""
+            bar.update(task, description=step.stage, completed=step.done, total=step.total or None, bytes=done)
 
         yield show
 

@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from ninfer_core.models.random_checkpoint import write_random_checkpoint
     from ninfer_core.models.shapes import SHAPES
     from ninfer_core.models.source import resolve_model
+    from ninfer_core.program.session_inspection import Inspection, inspect_session
     from ninfer_core.program.session_key import SessionKey
     from ninfer_core.program.session_lock import is_locked
+    from ninfer_core.program.session_place import is_new_session
     from ninfer_core.program.session_reader import open_session, open_text
     from ninfer_core.program.session_store import SessionStore
     from ninfer_core.strict_json import check_value, load_json
@@ -84,8 +86,10 @@ _HOMES = {
     "ninfer_core.contract.verification": ("Verification",),
     "ninfer_core.contract.intent": ("CacheIntent", "CacheMode"),
     "ninfer_core.engine.sessions": ("AutosavedSession", "FileOptions", "RestoredSession", "SavedSession"),
+    "ninfer_core.program.session_inspection": ("Inspection", "inspect_session"),
     "ninfer_core.program.session_key": ("SessionKey",),
     "ninfer_core.program.session_lock": ("is_locked",),
+    "ninfer_core.program.session_place": ("is_new_session",),
     "ninfer_core.program.session_reader": ("open_session", "open_text"),
     "ninfer_core.program.session_store": ("SessionStore",),
     "ninfer_core.engine.request": ("GenerationRequest",),
@@ -134,6 +138,7 @@ __all__ = [
     "FinishReason",
     "Finished",
     "GenerationRequest",
+    "Inspection",
     "LoadProgress",
     "Message",
     "ModelError",
@@ -163,7 +168,9 @@ __all__ = [
     "Verification",
     "calibrate",
     "check_value",
+    "inspect_session",
     "is_locked",
+    "is_new_session",
     "load_json",
     "open_session",
     "open_text",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from typing import Annotated
@@ -36,7 +35,7 @@ def chat(
         ),
     ] = None,
     newest: Annotated[
-        bool, own("--continue", text="Go on with the newest conversation kept by itself.", panel=PANEL)
+        bool, own("--continue", text="Go on with the newest conversation, wherever it is kept.", panel=PANEL)
     ] = False,
     resume: Annotated[
         str | None,
@@ -53,7 +52,8 @@ def chat(
     keep_going: Annotated[bool, own("--keep-going", text="Go on after an error in a script.", panel=PANEL)] = False,
 ) -> int:
     """Talk with the model. /help lists what can be typed besides messages."""
-    from ninfer_cli.output import is_terminal, open_streams
+    from ninfer_cli.output import is_dumb, is_terminal, open_streams
+    from ninfer_cli.repl.held_input import HeldInput
     from ninfer_cli.repl.opening import Opening
     from ninfer_cli.settings import resolve
     from ninfer_cli.starting import started_engine
@@ -77,8 +77,14 @@ def chat(
     where = opening.path(asking)  # what cannot be found is told before the model is loaded
     system = None if settings.system is None else inputs.text_or_file(settings.system, "--system")
     files = inputs.read_documents(given)
-    with started_engine(settings, streams, default_concurrency=CHAT_LANES) as engine:
+    application = lines is None and not is_dumb()
+    sessions = settings.autosave or where is not None
+    with (
+        HeldInput(sys.stdin, sys.stdout, wanted=application) as held,
+        started_engine(settings, streams, default_concurrency=CHAT_LANES, sessions=sessions) as engine,
+    ):
         from ninfer_cli.repl.chat import Chat
+        from ninfer_cli.repl.leaving import farewell
         from ninfer_cli.repl.loop import plain_loop, script_loop
 
         conversation = Chat.start(engine, settings, system, files)
@@ -86,10 +92,14 @@ def chat(
         try:
             if lines is not None:
                 return script_loop(conversation, lines, streams, keep_going=keep_going)
-            if os.environ.get("TERM", "") in ("", "dumb", "unknown"):
-                return plain_loop(conversation, streams)
-            from ninfer_cli.repl.terminal import Terminal
+            if application:
+                from ninfer_cli.repl.terminal import Terminal
 
-            return Terminal(conversation, streams).run()
+                status = Terminal(conversation, streams).run(held)
+            else:
+                status = plain_loop(conversation, streams)
+            if status == 0 and streams.err.terminal and (line := farewell(conversation)):
+                streams.note(line)
+            return status
         finally:
             conversation.keeper.close(conversation)

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from ninfer_cli.settings import Settings
     from ninfer_core import Engine, RestoredSession
 
-PROVEN = {
-    True: "written by this user's ninfer",
-    False: "signed by somebody else: its state is unproven",
-    None: "not signed: its state is unproven",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
@@ -43,7 +37,14 @@ def restore_session(
     prompt: Annotated[
         str | None, own("--prompt", metavar="TEXT", text="Ask one question from it.", panel=PROMPT)
     ] = None,
-    inspect: Annotated[bool, own("--inspect", text="Show what it holds; needs no model.", panel=SESSIONS)] = False,
+    inspect: Annotated[
+        bool,
+        own(
+            "--inspect",
+            text="Show what it holds, also if it is damaged; needs no model and reads no state.",
+            panel=SESSIONS,
+        ),
+    ] = False,
     verify: Annotated[
         bool, own("--verify", text="Replay every checkpoint cold and compare it bit for bit.", panel=SESSIONS)
     ] = False,
@@ -74,12 +75,13 @@ def restore_session(
     wishes = Wishes(prompt, verify, rebuild, Path(save) if save else None, force)
     if wishes.save is not None:
         check_target(wishes.save, force)
-    opened = OpenedSession.at(Path(path), text_only=rebuild)
     streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
     if inspect:
-        _inspect(opened, settings, streams)
-        return 0
-    with started_engine(settings, streams) as engine:
+        from ninfer_cli.inspection import show
+
+        return show(Path(path), settings, streams)
+    opened = OpenedSession.at(Path(path), text_only=rebuild)
+    with started_engine(settings, streams, sessions=not rebuild or bool(save)) as engine:
         return _restore(engine, opened, wishes, settings, streams)
 
 
@@ -87,11 +89,12 @@ def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Se
     from ninfer_cli.asking import answer
     from ninfer_cli.opened_session import save_answer
     from ninfer_cli.session_files import chat_command
+    from ninfer_cli.wording import counted
 
     status = 0
     if wishes.rebuild:
         tokens = opened.rebuild(engine, settings.think)
-        lines = [f"its state is ignored; {tokens} tokens of its text were read again"]
+        lines = [f"its state is ignored; read again: {counted(tokens, 'token')} of its text"]
         _tell(settings, streams, wishes, {"rebuilt_tokens": tokens}, lines)
     else:
         restored = opened.restore(engine, streams)
@@ -113,13 +116,15 @@ def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Se
 def _resumable(engine: Engine, restored: RestoredSession, wishes: Wishes, settings: Settings, streams: Streams) -> int:
     """Say checkpoint by checkpoint what is there, and with --verify whether it is right."""
     from ninfer_cli.cache_view import verification_json, verification_text
+    from ninfer_cli.inspection import PROVEN
     from ninfer_cli.session_files import checkpoints_json, named_json
+    from ninfer_cli.wording import counted
 
     found = engine.verify_session(restored) if wishes.verify else None
     lines = [PROVEN[restored.proven]]
     wrong = 0
     for number, continuation in enumerate(restored.checkpoints):
-        lines.append(f"continuation {number + 1}, {continuation[-1].frontier} tokens:")
+        lines.append(f"continuation {number + 1}, {counted(continuation[-1].frontier, 'token')}:")
         for place, c in enumerate(continuation):
             line = f"  {c.kind.value} @ {c.frontier}: resumable from {c.placement.value}"
             if found is not None:
@@ -138,39 +143,9 @@ def _resumable(engine: Engine, restored: RestoredSession, wishes: Wishes, settin
     }
     _tell(settings, streams, wishes, result, lines, ok=not wrong)
     if wrong:
-        streams.warn(f"{wrong} checkpoints are not what a cold replay gives: use --rebuild, and do not trust the file")
+        wrongs = counted(wrong, "checkpoint")
+        streams.warn(f"other than a cold replay gives: {wrongs}; use --rebuild, and do not trust the file")
     return int(wrong > 0)
-
-
-def _inspect(opened: OpenedSession, settings: Settings, streams: Streams) -> None:
-    from ninfer_cli.asking import command_result
-    from ninfer_cli.session_files import named_json
-
-    value, text = opened.header.value, opened.text
-    model = value.get("model") or {}
-    result = {
-        "model": text.model,
-        "dtype": model.get("dtype"),
-        "fingerprint": model.get("fingerprint"),
-        "proven": opened.header.proven,
-        "turns": text.turns,
-        "waiting_characters": len(text.waiting),
-        "continuations": [
-            named_json((c["kind"], c["frontier"]) for c in one["checkpoints"]) for one in value["continuations"]
-        ],
-    }
-    if settings.json:
-        command_result(streams, "restore-session", result)
-        return
-    lines = [
-        f"saved by {text.model or 'an unnamed model'} ({model.get('dtype')}); {PROVEN[opened.header.proven]}",
-        f"{text.turns} turns on the current path"
-        + (f", {len(text.waiting):,} characters wait for the next message" if text.waiting else ""),
-    ]
-    for number, one in enumerate(value["continuations"]):
-        held = ", ".join(f"{c['kind']} @ {c['frontier']}" for c in one["checkpoints"])
-        lines.append(f"continuation {number + 1}: {held}")
-    streams.out.write("".join(streams.out.foreign(line) + "\n" for line in lines))
 
 
 def _tell(

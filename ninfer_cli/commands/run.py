@@ -73,7 +73,7 @@ def run(
         opened = OpenedSession.at(paths.session)
     asked = _ask(prompt, messages, given, settings if opened is None else None)
     streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
-    with started_engine(settings, streams) as engine:
+    with started_engine(settings, streams, sessions=bool(session or save)) as engine:
         return _run(engine, asked, opened, paths, (settings, streams))
 
 

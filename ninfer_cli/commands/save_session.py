@@ -48,7 +48,7 @@ def save_session(
     check_target(path, force)
     text = _text(messages, given, settings)
     streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
-    with started_engine(settings, streams) as engine:
+    with started_engine(settings, streams, sessions=True) as engine:
         return _save(engine, path, text, (force, limit), (settings, streams))
 
 

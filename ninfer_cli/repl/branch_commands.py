@@ -7,28 +7,32 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ninfer_cli.repl.command import Outcome, shortened
+from ninfer_cli.repl.command import Outcome, shortened, whole_number
 from ninfer_cli.repl.node import Start
 from ninfer_cli.repl.transcript import grown
 from ninfer_cli.repl.tree import NodeId, Tree
 from ninfer_cli.repl.tree_view import tree_rows, tree_text
 from ninfer_cli.result import branch_json
+from ninfer_cli.wording import counted, span
 from ninfer_core import Message, UsageError
 
 if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
 
 
+MOST_NAMES = 8
+"""Names of branches in one message."""
+
+
 def undo(chat: Chat, argument: str) -> Outcome:
-    try:
-        count = int(argument or "1")
-    except ValueError:
-        raise UsageError(f"/undo wants a number of turns, not {shortened(argument)!r}") from None
+    count = whole_number(argument or "1") or 0  # what is no number is refused as 0 is
     left = chat.tree.path()
-    chat.tree = _moved(f"/undo {count}", lambda: chat.tree.undo(count))
+    chat.tree = _moved(f"/undo {shortened(argument)}".rstrip(), lambda: chat.tree.undo(count))
     turns = len(chat.tree.path())
     first = shortened(chat.tree.turn_at(left[turns]).text)
-    return Outcome(f"back before: {first} ({turns} turns are left)", {"undone": len(left) - turns, "turns": turns})
+    return Outcome(
+        f"back before: {first} ({counted(turns, 'turn')} left)", {"undone": len(left) - turns, "turns": turns}
+    )
 
 
 def redo(chat: Chat, argument: str) -> Outcome:
@@ -52,15 +56,15 @@ def branch(chat: Chat, argument: str) -> Outcome:
 def switch(chat: Chat, argument: str) -> Outcome:
     tree = chat.tree
     if not argument:
-        raise UsageError("/switch wants the NAME of a branch, or the number of a node that /tree shows")
-    if argument.isascii() and argument.isdecimal():
-        if len(argument) > 9 or int(argument) >= len(tree.nodes):
-            raise UsageError(f"/switch {shortened(argument)}: /tree shows nodes 0 to {len(tree.nodes) - 1}")
-        chat.tree = tree.switch(NodeId(int(argument)))
+        raise UsageError(f"/switch wants a place to go to: {_places(tree)}")
+    if (number := whole_number(argument)) is not None:
+        if not 0 <= number < len(tree.nodes):
+            raise UsageError(f"/switch: there is no node {argument}: {_places(tree)}")
+        chat.tree = tree.switch(NodeId(number))
         return _at(chat)
     if argument not in tree.names:
         near = difflib.get_close_matches(argument, tree.names, n=1)
-        hint = f"did you mean {near[0]}?" if near else "/branch lists the names"
+        hint = f"did you mean {near[0]}?" if near else _places(tree)
         raise UsageError(f"/switch: there is no branch {shortened(argument)}: {hint}")
     chat.tree = replace(tree.switch(tree.names[argument]), active=argument)
     return _at(chat)
@@ -99,8 +103,18 @@ def system(chat: Chat, argument: str) -> Outcome:
     start = Start((Message("system", text),) if text else (), old.tools)
     turns = [chat.tree.turn_at(at) for at in chat.tree.path()]
     tokens = chat.adopt(grown(chat.tree, start, turns))
-    again = f"; the next reply reads {tokens} tokens again" if tokens else ""
+    again = f"; the next reply reads {counted(tokens, 'token')} again" if tokens else ""
     return Outcome(f"system message {'set' if text else 'removed'}{again}", {"system": text, "tokens": tokens})
+
+
+def _places(tree: Tree) -> str:
+    """What /switch takes."""
+    node = f"the number of a node, {span(0, len(tree.nodes) - 1)} (/tree shows them)"
+    if not tree.names:
+        return f"give {node}; no branch has a name yet"
+    names = list(tree.names)
+    more = f" and {len(names) - MOST_NAMES} more, /branch lists them" if len(names) > MOST_NAMES else ""
+    return f"give the name of a branch ({', '.join(names[:MOST_NAMES])}{more}) or {node}"
 
 
 def _moved(what: str, verb: Callable[[], Tree]) -> Tree:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ninfer_cli.cleaning import one_line
-from ninfer_cli.repl.command import shortened
+from ninfer_cli.repl.command import shortened, whole_number
+from ninfer_cli.wording import counted, span
 from ninfer_core import NinferError, UsageError
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ def named(entries: Sequence[SessionEntry]) -> UsageError:
 
 
 def choose(entries: Sequence[SessionEntry], streams: Streams) -> Path:
-    """Show the newest conversations and read a number, or a name.
+    """Show the newest conversations and read a number, or a name, until it is one of theirs.
 
     Raises:
-        UsageError: nothing was kept, or none was chosen.
+        UsageError: nothing was kept, or none was chosen: an empty line, or Ctrl-D.
     """
     from ninfer_cli.sessions import find_session
 
@@ -42,16 +43,22 @@ def choose(entries: Sequence[SessionEntry], streams: Streams) -> Path:
     shown = entries[:MOST]
     width = len(str(len(shown)))
     for number, entry in enumerate(shown, 1):
-        streams.err.write(f"{number:>{width}}  {one_line(_described(entry))}\n")
-    streams.err.write(f"Which one? [1-{len(shown)}, or a name; Enter leaves] ")
-    answer = sys.stdin.readline().strip()
-    if not answer:
-        raise UsageError("--resume: no conversation was chosen")
-    if answer.isascii() and answer.isdecimal() and len(answer) < 4:
-        if not 1 <= int(answer) <= len(shown):
-            raise UsageError(f"--resume: there is no number {answer}, choose 1 to {len(shown)}")
-        return shown[int(answer) - 1].path
-    return find_session(answer)
+        streams.err.write(streams.err.fitted(f"{number:>{width}}  {one_line(_described(entry))}") + "\n")
+    while True:
+        streams.err.write(f"Which one? [{span(1, len(shown))}, or a name; Enter leaves] ")
+        line = sys.stdin.readline()
+        if not line:
+            streams.err.write("\n")
+        if not (answer := line.strip()):
+            raise UsageError("--resume: no conversation was chosen")
+        try:
+            if (number := whole_number(answer)) is None:
+                return find_session(answer)
+            if 1 <= number <= len(shown):
+                return shown[number - 1].path
+            streams.warn(f"--resume: there is no number {answer}: give {span(1, len(shown))}")
+        except UsageError as error:
+            streams.warn(str(error))
 
 
 def _described(entry: SessionEntry) -> str:
@@ -68,5 +75,5 @@ def _described(entry: SessionEntry) -> str:
     turns = tree.path()
     first = f": {shortened(tree.turn_at(turns[0]).text, 40)}" if turns else ""
     state = ", open" if isinstance(value, Mapping) and value.get("open") is True else ""
-    count = f"{len(turns)} turn{'s' * (len(turns) != 1)}"
-    return f"{when} {entry.name}, {count}{state}{first}"
+    place = f", {entry.path}" if entry.elsewhere else ""
+    return f"{when} {entry.name}, {counted(len(turns), 'turn')}{state}{first}{place}"

@@ -67,6 +67,12 @@ def shown(value: object) -> str:
     return "none" if value is None or value == [] else str(value)
 
 
+def whole_number(word: str) -> int | None:
+    """A number of few digits, with or without a sign; None for anything else."""
+    digits = word[1:] if word[:1] in ("-", "+") else word
+    return int(word) if digits.isascii() and digits.isdecimal() and len(word) < 10 else None
+
+
 def shortened(text: str, limit: int = 60) -> str:
     """The beginning of a text on one line."""
     words = " ".join(text.split())

@@ -9,6 +9,7 @@ from ninfer_cli.inputs import read_text_file
 from ninfer_cli.private_file import FileThere, check_target, write_private
 from ninfer_cli.repl import markdown_transcript, transcript
 from ninfer_cli.repl.command import Outcome
+from ninfer_cli.wording import counted
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ KINDS = (".md", ".json")
 
 def file(chat: Chat, argument: str) -> Outcome:
     if not argument:
-        raise UsageError("/file wants a path")
+        raise UsageError("/file wants the PATH of a text file")
     text = read_text_file(argument, "/file")
     chat.files.append(text)
-    return Outcome(f"{argument}: {len(text)} characters go before the next message", {"characters": len(text)})
+    said = f"{argument}: {counted(len(text), 'character')} to go before the next message"
+    return Outcome(said, {"characters": len(text)})
 
 
 def export(chat: Chat, argument: str) -> Outcome:
@@ -34,7 +36,7 @@ def export(chat: Chat, argument: str) -> Outcome:
     overwrite = may_overwrite(chat, path)
     write_private(path, writer(conversation).encode(), overwrite=overwrite)
     turns = len(chat.tree.path())
-    return Outcome(f"{turns} turns written to {path}", {"path": str(path), "turns": turns})
+    return Outcome(f"{counted(turns, 'turn')} written to {path}", {"path": str(path), "turns": turns})
 
 
 def import_(chat: Chat, argument: str) -> Outcome:
@@ -45,7 +47,7 @@ def import_(chat: Chat, argument: str) -> Outcome:
     if not read.turns and not read.unanswered:
         raise UsageError(f"/import {path}: it holds no turn")
     chat.adopt(transcript.grown(chat.tree, read.start, read.turns))
-    said = f"{len(read.turns)} turns read from {path}"
+    said = f"{counted(len(read.turns), 'turn')} read from {path}"
     if read.unanswered:
         where = "it is in the input line" if chat.surface.prefills else "it was left out: say it to get a reply"
         said += f"; its last message has no reply: {where}"
@@ -59,7 +61,7 @@ def copy(chat: Chat, argument: str) -> Outcome:
         raise UsageError("there is no reply to copy yet")
     chat.surface.copy(turn.reply.text)
     count = len(turn.reply.text)
-    return Outcome(f"{count} characters sent to the terminal's clipboard", {"characters": count})
+    return Outcome(f"{counted(count, 'character')} sent to the terminal's clipboard", {"characters": count})
 
 
 def may_overwrite(chat: Chat, path: Path) -> bool:
@@ -84,5 +86,5 @@ def may_overwrite(chat: Chat, path: Path) -> bool:
 def _transcript_path(argument: str, command: str) -> Path:
     path = Path(argument)
     if not argument or path.suffix not in KINDS:
-        raise UsageError(f"{command} wants a file that ends in .md or .json")
+        raise UsageError(f"{command} wants a file whose name ends in .md or .json")
     return path

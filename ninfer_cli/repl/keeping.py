@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ninfer_cli.repl.room import Room
 from ninfer_cli.session_files import session_key
-from ninfer_cli.sessions import Kept, conversation_json, new_path, read_conversation
+from ninfer_cli.session_links import remember
+from ninfer_cli.sessions import Kept, conversation_json, new_path, read_conversation, sessions_directory
 from ninfer_core import FileOptions, NinferError, SessionError, SessionStore, UsageError, open_session, open_text
 
 if TYPE_CHECKING:
@@ -40,10 +41,13 @@ class Keeper:
     file_limit: int | None = None
     saved_to: Path | None = None
     room: Room = field(default_factory=Room, repr=False)
+    _file: Path | None = None
+    """Where the conversation came from, if it is kept beside that."""
     _store: SessionStore | None = None
     _kept: Kept | None = field(default=None, repr=False)
     _saved: Tree | None = field(default=None, repr=False)
     _trouble: str = ""
+    _remembered: bool = False  # that --continue and --resume find it
 
     # --- by itself ------------------------------------------------------------------------------------------------
     def keep(self, chat: Chat, *, closing: bool = False) -> None:
@@ -70,6 +74,9 @@ class Keeper:
                 self._kept = kept
                 raise
             self._kept, self._trouble = kept, ""
+            if not self._remembered:
+                self._remembered = True
+                remember(store.path, sessions_directory())
         except (NinferError, OSError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)
@@ -85,8 +92,9 @@ class Keeper:
         """Let go of the directory; the next turn chooses another one."""
         if self._store is not None:
             self._store.close()
-        self._store, self._kept, self.path = None, None, None
+        self._store, self._kept, self.path, self._file = None, None, None, None
         self._saved, self.saved_to, self.room, self._trouble = None, None, Room(), ""
+        self._remembered = False
 
     def unsaved(self, tree: Tree) -> bool:
         """Whether leaving would lose something of it."""
@@ -118,6 +126,9 @@ class Keeper:
 
     def _open(self) -> SessionStore:
         if self._store is None:
+            if self._file is not None and self.path is not None and self.path.exists():  # another chat's meanwhile
+                self.path = self._beside(self._file)
+                self.warn(f"what comes is kept in {self.path}")
             self.path = self.path or new_path()
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -159,7 +170,7 @@ class Keeper:
             kept = read_conversation(header.value.get("conversation"), path)
             restored = None if rebuild else chat.engine.restore_session(path, key)
             self.leave()
-            self.path, self._saved = self._beside(path), kept.tree
+            self.path, self._file, self._saved, self._kept = self._beside(path), path, kept.tree, kept
             return kept, restored
         store = SessionStore(path, key, self.limit, text_only=rebuild)
         try:

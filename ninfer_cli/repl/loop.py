@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
     from ninfer_cli.repl.job import Answer, Job
 
+PROMPT = "> "
 NO_REPLY = "interrupted before the reply began: no turn was made"
 UNSAVED = "this conversation is not saved: /save PATH keeps it, Ctrl-D again leaves"
 GOES_ON = "this is finished first, such as a save: Ctrl-C again leaves at once, and a file stays as it was before"
@@ -100,7 +101,7 @@ class Taker:
         elif outcome.text:
             self._streams.dim_line(outcome.text)
         if outcome.show and self._chat.surface.interactive:
-            self._show_turn()
+            self.show_turn()
         return Step(leave=outcome.leave, unsent=outcome.prefill or outcome.unsent)
 
     def _failed(self, submission: object, error: NinferError) -> None:
@@ -154,10 +155,13 @@ class Taker:
         if self._show_reuse or settings.stats:
             self._streams.dim_line(reuse_line(completion))
 
-    def _show_turn(self) -> None:
+    def show_turn(self) -> None:
+        """The message and the reply that the conversation stands at, if there is one, as when they were said."""
+        from ninfer_cli.repl.render import echoed  # a script needs neither it nor rich
+
         turn = self._chat.tree.turn
         if turn is not None:
-            self._streams.out.write(self._streams.out.foreign(f"> {turn.text}") + "\n")
+            self._streams.out.write(echoed(turn.text, PROMPT, styled=self._streams.out.styled))
             play(turn.reply.text, turn.reply.reasoning, self._make_view())
 
     def _result(self, completion: Completion, branch: Branch) -> dict[str, object]:
@@ -236,6 +240,7 @@ def plain_loop(chat: Chat, streams: Streams) -> int:
     chat.surface = PlainSurface(streams)
     taker = Taker(chat, streams, lambda: view_for(chat.settings, streams), show_reuse=not streams.quiet)
     warned = False
+    taker.show_turn()
     while True:
         try:
             text = _read_submission(streams)
@@ -261,7 +266,7 @@ def plain_loop(chat: Chat, streams: Streams) -> int:
 
 
 def _read_submission(streams: Streams) -> str:
-    streams.out.write("> ")
+    streams.out.write(PROMPT)
     text = _line()
     while is_open(text):
         streams.out.write(". ")

@@ -67,6 +67,7 @@ class Opening:
         from ninfer_cli.repl.keeping import Keeper
         from ninfer_cli.repl.session_commands import restored_text
         from ninfer_cli.sessions import crashed
+        from ninfer_core import is_new_session
 
         settings = chat.settings
         limit = DEFAULT_LIMIT if settings.autosave_limit is None else settings.autosave_limit
@@ -76,7 +77,7 @@ class Opening:
             if left is not None:
                 streams.note(f"the conversation {left.name} did not end in peace: --continue goes on with it")
             return
-        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        if is_new_session(path):
             if not settings.autosave:
                 raise UsageError(f"{path}: there is no such session, and --no-autosave makes none")
             chat.keeper.keep_at(path)

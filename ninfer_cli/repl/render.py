@@ -1,4 +1,5 @@
-"""The reply in the REPL: finished Markdown blocks above the input line, the block at hand as live text."""
+"""The reply in the REPL: finished Markdown blocks above the input line, the block at hand as live text. And the message
+that it answers."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from rich.cells import chop_cells
 
+from ninfer_cli.cleaning import clean
 from ninfer_cli.reply_view import MarkdownView, PlainView, ReplyView
+from ninfer_cli.wording import counted
 
 if TYPE_CHECKING:
     from ninfer_cli.output import Streams
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 LIVE_ROWS = 6
 """Rows of live text: enough to read along, few enough never to scroll the input line away."""
+MOST_ECHOED = 40
+"""Lines of a message that are shown again above the input line."""
 MOST_CHOPPED = 4096
 """Characters, at least, that are chopped into rows of a line without end: more than LIVE_ROWS of any screen."""
 
@@ -66,6 +71,15 @@ def live_view(settings: Settings, streams: Streams, screen: Screen) -> ReplyView
     if streams.out.styled and not settings.raw:
         return LiveMarkdownView(streams, screen, show_reasoning=show)
     return LivePlainView(streams, screen, show_reasoning=show)
+
+
+def echoed(text: str, prompt: str, *, styled: bool) -> str:
+    """A message that was sent, as it stands above its reply."""
+    lines = clean(text).split("\n")
+    if len(lines) > MOST_ECHOED:
+        lines[MOST_ECHOED:] = [f"… and {counted(len(lines) - MOST_ECHOED, 'more line')}"]
+    shown = ("\n" + " " * len(prompt)).join(lines)
+    return f"\n\x1b[1m{prompt}{shown}\x1b[0m\n" if styled else f"\n{prompt}{shown}\n"
 
 
 def fitting(tail: str, columns: int, rows: int) -> str:

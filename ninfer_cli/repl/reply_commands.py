@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ninfer_cli.repl.command import Outcome
+from ninfer_cli.repl.command import Outcome, shortened, whole_number
 from ninfer_cli.repl.node import Author, Reply, Turn
+from ninfer_cli.wording import span
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
 def regen(chat: Chat, argument: str) -> Outcome:
     turn = _turn(chat, "regenerate")
     lanes = chat.engine.info.max_concurrency
-    count = _number(argument or "1")
+    count = whole_number(argument or "1")
     if count is None or not 1 <= count <= lanes:
         more = "" if lanes >= 8 else "; --max-concurrency raises it"
-        raise UsageError(f"/regen {argument}: give a number of replies from 1 to {lanes}{more}")
+        raise UsageError(f"/regen {shortened(argument)}: give how many replies to make, {span(1, lanes)}{more}")
     try:
         seeds = chat.sampling_seeds(count)
     except UsageError as error:
@@ -30,14 +31,14 @@ def regen(chat: Chat, argument: str) -> Outcome:
 def edit(chat: Chat, argument: str) -> Outcome:
     path = chat.tree.path()
     if not path:
-        raise UsageError("/edit: there is no turn to edit yet")
+        raise UsageError("/edit: there is no turn to edit yet, nothing was said")
     first, rest = _split(argument)
-    number = _number(first)
+    number = whole_number(first)
     text = argument if number is None else rest
     k = len(path) if number is None else number
     if not 1 <= k <= len(path):
         raise UsageError(
-            f"/edit {k}: " + (f"give a turn from 1 to {len(path)}" if len(path) > 1 else "there is turn 1")
+            f"/edit: there is no turn {k} on this path: give {span(1, len(path))} and the new text, /edit [K] [TEXT]"
         )
     at = path[k - 1]
     turn = chat.tree.turn_at(at)
@@ -83,10 +84,6 @@ def _prefilled(chat: Chat, command: str, text: str) -> Outcome:
     if not chat.surface.prefills:
         raise UsageError(f"{command}: give the TEXT behind it")
     return Outcome(prefill=f"{command} {text}")
-
-
-def _number(word: str) -> int | None:
-    return int(word) if word.isascii() and word.lstrip("-").isdecimal() and len(word) < 10 else None
 
 
 def _split(argument: str) -> tuple[str, str]:

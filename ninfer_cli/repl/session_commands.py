@@ -9,6 +9,7 @@ from ninfer_cli.cache_view import size
 from ninfer_cli.repl.command import Outcome
 from ninfer_cli.repl.file_commands import may_overwrite
 from ninfer_cli.session_files import UNPROVEN, missing_text
+from ninfer_cli.wording import counted
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def save(chat: Chat, argument: str) -> Outcome:
     again = path == keeper.saved_to
     saved = keeper.save(chat, path, overwrite=again or may_overwrite(chat, path))
     points = sum(map(len, saved.checkpoints))
-    text = f"{path}: {size(saved.bytes)}, {points} checkpoints of {len(saved.checkpoints)} continuations"
+    owners = counted(len(saved.checkpoints), "continuation")
+    text = f"{path}: {size(saved.bytes)}, {counted(points, 'checkpoint')} of {owners}"
     if saved.left_out:
-        text += f"; left out by --session-limit: {len(saved.left_out)} older continuations"
+        text += f"; left out by --session-limit: {counted(len(saved.left_out), 'older continuation')}"
     return Outcome(
         text, {"path": str(path), "bytes": saved.bytes, "checkpoints": points, "left_out": len(saved.left_out)}
     )
@@ -54,14 +56,14 @@ def restore(chat: Chat, argument: str) -> Outcome:
 def restored_text(chat: Chat, path: Path, restored: RestoredSession | None) -> tuple[str, dict[str, object]]:
     """What came back, for people and for --json."""
     turns = len(chat.tree.path())
-    said = f"{path}: {turns} turn{'s' * (turns != 1)}"
+    said = f"{path}: {counted(turns, 'turn')}"
     value: dict[str, object] = {"path": str(path), "turns": turns, "checkpoints": 0, "proven": None}
     if restored is None:
         aside = chat.keeper.aside
         stays = "" if aside is None else f"; with the next turn, what {path} holds now is kept in {aside}"
-        return f"{said}; their state was left aside and is computed anew{stays}", value
+        return f"{said}; the state was left aside and is computed anew{stays}", value
     points = sum(map(len, restored.checkpoints))
-    lines = [f"{said}, {points} checkpoints resumable"]
+    lines = [f"{said}, {counted(points, 'checkpoint')} resumable"]
     if missing := missing_text(restored):
         lines.append(missing)
     if points and restored.proven is not True:

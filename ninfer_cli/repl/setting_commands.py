@@ -9,6 +9,7 @@ from ninfer_cli.options import BY_NAME
 from ninfer_cli.repl.command import Outcome, shown
 from ninfer_cli.result import Branch, branch_json, result_object, reuse_line
 from ninfer_cli.settings import SAMPLING_FIELDS
+from ninfer_cli.wording import counted
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def set_(chat: Chat, argument: str) -> Outcome:
     option = BY_NAME.get(key)
     if option is None or key not in SETTABLE:
         near = difflib.get_close_matches(key, SETTABLE, n=1)
-        raise UsageError(f"there is no setting {key}" + (f": did you mean {near[0]}?" if near else ": see /set"))
+        raise UsageError(f"there is no setting {key}" + (f": did you mean {near[0]}?" if near else ": /set lists them"))
     if not text.strip():
         value = _current(chat, key)
         return Outcome(f"{key} = {shown(value)}", {key: value})
@@ -64,12 +65,13 @@ def think(chat: Chat, argument: str) -> Outcome:
 
 def stats(chat: Chat, argument: str) -> Outcome:
     if chat.last is None:
-        raise UsageError("there is no reply yet")
+        raise UsageError("/stats: there is no reply yet, say something first")
     completion, node = chat.last.completion, chat.last.node
     timings = completion.statistics.timings
     prefill = "" if timings.prefill_ms is None else f"prefill took {timings.prefill_ms:.1f} ms\n"
+    made = counted(completion.statistics.usage.completion_tokens, "token")
     text = (
-        f"{reuse_line(completion)}\n{prefill}{completion.statistics.usage.completion_tokens} tokens generated, "
+        f"{reuse_line(completion)}\n{prefill}{made} generated, "
         f"finish {completion.finish_reason.value}, seed {shown(completion.seed)}\n"
         f"context {chat.context_used()} of {chat.engine.info.max_context} tokens"
     )

@@ -10,47 +10,39 @@ import os
 import queue
 import signal
 import threading
-from base64 import b64encode
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import FormattedText
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Window
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.shortcuts import CompleteStyle, PromptSession
 
-from ninfer_cli.cleaning import clean
 from ninfer_cli.collector import settle
 from ninfer_cli.output import Stream, Streams
+from ninfer_cli.repl.clipboard import clipboard_code
 from ninfer_cli.repl.completion import CommandCompleter
 from ninfer_cli.repl.enter import Enter
 from ninfer_cli.repl.history import open_history
-from ninfer_cli.repl.loop import GOES_ON, REPLYING, UNSAVED, Step, Taker
-from ninfer_cli.repl.render import fitting, live_view
+from ninfer_cli.repl.keys import bindings, type_ahead
+from ninfer_cli.repl.loop import GOES_ON, PROMPT, REPLYING, UNSAVED, Step, Taker
+from ninfer_cli.repl.question import Question
+from ninfer_cli.repl.render import echoed, fitting, live_view
 from ninfer_cli.repl.screen import Screen
-from ninfer_cli.repl.submission import is_open, unquoted
-from ninfer_cli.repl.surface import YES
+from ninfer_cli.repl.submission import unquoted
 from ninfer_cli.repl.toolbar import toolbar
-from ninfer_core import UsageError
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
 
     from ninfer_cli.repl.chat import Chat
-
-PROMPT = "> "
-MOST_ECHOED = 40
-"""Lines of a message that are shown again above the input line."""
-MOST_COPIED = 74_994
-"""Bytes that xterm and tmux take in one OSC 52 code: 100,000 characters of base64, frame included."""
+    from ninfer_cli.repl.held_input import HeldInput
 
 
 class Terminal:
-    """The application and the thread beside it. It is the Surface of its chat."""
+    """The application and the thread beside it. It is the Surface of its chat, and what its keys ask (keys.Person)."""
 
     interactive = True
     prefills = True
@@ -71,9 +63,8 @@ class Terminal:
         self._leaving = False
         self._status = 0
         self._at_once = False
-        self._question: Future[bool] | None = None
+        self._question = Question(lambda: self._session.default_buffer, self._streams.warn)
         self._warned = False  # that something is not saved
-        self._held = ""  # what was typed when a question came
         self._progress = ""
         chat.surface = self
         self._enter = Enter(lambda: self._session.app, self._submit)
@@ -86,7 +77,7 @@ class Terminal:
             completer=CommandCompleter(lambda: chat.tree.names),
             complete_style=CompleteStyle.READLINE_LIKE,
             complete_while_typing=False,
-            key_bindings=self._bindings(),
+            key_bindings=bindings(self),
             bottom_toolbar=self._toolbar,
             color_depth=depth,
             erase_when_done=True,
@@ -96,18 +87,20 @@ class Terminal:
         layout = self._session.layout
         layout.container = HSplit([ConditionalContainer(tail, Condition(self._has_tail)), layout.container])
 
-    def run(self) -> int:
-        """Chat until the person leaves. Returns the exit status."""
+    def run(self, held: HeldInput) -> int:
+        """Chat until the person leaves; then the terminal is as it was before held. Returns the exit status."""
         worker = threading.Thread(target=self._work, name="ninfer-chat", daemon=True)
         worker.start()
+        type_ahead(held.hand_over(), self._session.app.input)
         try:
             status = self._session.prompt(pre_run=self._begin, handle_sigint=False)
         except EOFError:
             status = 0
         finally:
             self._end.set()
-            self._answer(yes=False)
+            self._question.answer(yes=False)
             self._screen.detach()
+            held.restore()
         if self._at_once:
             os._exit(130)
         self._submissions.put(None)
@@ -118,22 +111,49 @@ class Terminal:
     def ask(self, question: str) -> bool:
         """The next Enter answers. Ctrl-C, Ctrl-D and the end of the application mean no."""
         answer: Future[bool] = Future()
-        self._call(lambda: self._pose(question, answer))
+        self._call(lambda: self._question.pose(question, answer))
         while not answer.done() and self._session.app.is_running:
             wait((answer,), timeout=0.2)
         return answer.done() and answer.result()
 
     def copy(self, text: str) -> None:
-        """By OSC 52, which the terminal hands on to its clipboard, over ssh too."""
-        data = text.encode("utf-8", "replace")
-        if len(data) > MOST_COPIED:
-            raise UsageError(f"/copy: terminals take at most {MOST_COPIED} bytes: /export writes a file")
-        self._screen.control(f"\x1b]52;c;{b64encode(data).decode('ascii')}\x07")
+        """By a code that the terminal takes. Raises UsageError: too much for one."""
+        self._screen.control(clipboard_code(text))
 
     def progress(self, text: str) -> None:
         if text != self._progress:
             self._progress = text
             self._session.app.invalidate()
+
+    # --- Person: what keys ask for, in the application's thread -------------------------------------------------------
+    def send(self) -> None:
+        self._enter.press()
+
+    def interrupt(self, buffer: Buffer) -> None:
+        if self._question:
+            self._question.answer(yes=False)
+        elif self._busy:
+            if self._end.is_set():
+                self._at_once = True
+                self._session.app.exit(result=130)
+            elif self._taker.doing != REPLYING:
+                self._streams.warn(GOES_ON)
+            self._end.set()
+        elif buffer.text:
+            buffer.reset()
+        else:
+            self._streams.warn("Ctrl-D leaves")
+
+    def end_of_input(self, buffer: Buffer) -> None:
+        if self._question:
+            self._question.answer(yes=False)
+        elif buffer.text:
+            buffer.delete()
+        elif not self._warned and self._chat.keeper.unsaved(self._chat.tree):
+            self._warned = True
+            self._streams.warn(UNSAVED)
+        else:
+            self._leave(0)
 
     # --- the thread that takes submissions ----------------------------------------------------------------------------
     def _work(self) -> None:
@@ -158,27 +178,11 @@ class Terminal:
         settle()  # again: a collection that went through the application would hold up keys
         self._screen.attach(app)
         self._streams.dim_line("/help lists the commands, Ctrl-D leaves")
+        self._taker.show_turn()
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             if number is not None and app.loop is not None and signal.getsignal(number) is not signal.SIG_IGN:
                 app.loop.add_signal_handler(number, self._leave, 128 + number)
-
-    def _pose(self, question: str, answer: Future[bool]) -> None:
-        self._question = answer
-        buffer = self._session.default_buffer
-        self._held = buffer.text
-        buffer.reset()
-        self._streams.warn(question)
-
-    def _answer(self, *, yes: bool) -> None:
-        """Nothing happens while nothing was asked."""
-        question, self._question = self._question, None
-        if question is None:
-            return
-        buffer = self._session.default_buffer
-        buffer.text, self._held = self._held, ""
-        buffer.cursor_position = len(buffer.text)
-        question.set_result(yes)
 
     def _after(self, step: Step) -> None:
         self._busy = False
@@ -200,7 +204,7 @@ class Terminal:
     def _leave(self, status: int) -> None:
         """Leave now, or as soon as the running reply has ended at a token boundary."""
         self._status = status
-        self._answer(yes=False)
+        self._question.answer(yes=False)
         if self._busy:
             self._leaving = True
             self._end.set()
@@ -209,17 +213,13 @@ class Terminal:
 
     def _send(self, text: str) -> None:
         self._busy = True
-        lines = clean(text).split("\n")
-        if len(lines) > MOST_ECHOED:
-            lines[MOST_ECHOED:] = [f"… and {len(lines) - MOST_ECHOED} more lines"]
-        shown = ("\n" + " " * len(PROMPT)).join(lines)
-        self._screen.write(f"\n{PROMPT}{shown}\n" if not self._styled else f"\n\x1b[1m{PROMPT}{shown}\x1b[0m\n")
+        self._screen.write(echoed(text, PROMPT, styled=self._styled))
         self._submissions.put(text)
 
     def _submit(self, buffer: Buffer) -> None:
         text = buffer.text
-        if self._question is not None:
-            self._answer(yes=text.strip().lower() in YES)
+        if self._question:
+            self._question.answered(text)
             return
         if not text.strip():
             return
@@ -247,62 +247,6 @@ class Terminal:
         return FormattedText([("bold" if self._styled else "", prompt)])
 
     def _toolbar(self) -> str:
-        doing = self._taker.doing if self._question is None else ""
-        return toolbar(self._chat, doing=doing, queued=self._queued, progress=self._progress)
-
-    def _bindings(self) -> KeyBindings:
-        keys = KeyBindings()
-
-        @keys.add("enter", save_before=lambda event: False)  # ten thousand pasted lines are no steps of undo
-        def _(event: KeyPressEvent) -> None:
-            # More keys at once mean a paste on a terminal without bracketed paste: it never sends by itself.
-            together = any(press.key is not Keys.CPRResponse for press in event.key_processor.input_queue)
-            buffer = event.current_buffer
-            if together:
-                buffer.insert_text("\n")
-            elif is_open(buffer.text):
-                if buffer.document.text_before_cursor.endswith("\\"):
-                    buffer.delete_before_cursor()  # it has done its work; others, pasted or edited, are text
-                buffer.insert_text("\n")
-            else:
-                self._enter.press()
-
-        @keys.add("escape", "enter")
-        @keys.add("c-j")
-        def _(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text("\n")
-
-        @keys.add("c-x", "c-e")
-        def _(event: KeyPressEvent) -> None:
-            event.current_buffer.open_in_editor(validate_and_handle=False)
-
-        @keys.add("c-c")
-        @keys.add("<sigint>")
-        def _(event: KeyPressEvent) -> None:
-            if self._question is not None:
-                self._answer(yes=False)
-            elif self._busy:
-                if self._end.is_set():
-                    self._at_once = True
-                    event.app.exit(result=130)
-                elif self._taker.doing != REPLYING:
-                    self._streams.warn(GOES_ON)
-                self._end.set()
-            elif event.current_buffer.text:
-                event.current_buffer.reset()
-            else:
-                self._streams.warn("Ctrl-D leaves")
-
-        @keys.add("c-d")
-        def _(event: KeyPressEvent) -> None:
-            if self._question is not None:
-                self._answer(yes=False)
-            elif event.current_buffer.text:
-                event.current_buffer.delete()
-            elif not self._warned and self._chat.keeper.unsaved(self._chat.tree):
-                self._warned = True
-                self._streams.warn(UNSAVED)
-            else:
-                self._leave(0)
-
-        return keys
+        doing = "" if self._question else self._taker.doing
+        columns = self._session.app.output.get_size().columns
+        return toolbar(self._chat, doing=doing, queued=self._queued, progress=self._progress, columns=columns)

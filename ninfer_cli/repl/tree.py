@@ -11,6 +11,7 @@ from typing import NewType
 
 from ninfer_cli.repl.node import Start, Turn
 from ninfer_cli.result import Branch
+from ninfer_cli.wording import span
 from ninfer_core import Message
 
 NodeId = NewType("NodeId", int)
@@ -127,19 +128,18 @@ class Tree:
 
     def undo(self, count: int) -> Tree:
         """The point before the last count user turns. ValueError without that many."""
-        path = self.path()
-        spoken = [i for i, at in enumerate(path) if self.turn_at(at).user is not None]
-        if count < 1:
-            raise ValueError("the number of turns must be at least 1")
-        if count > len(spoken):
-            raise ValueError(f"give a number from 1 to {len(spoken)}" if spoken else "there is nothing to undo")
-        to = self.parent(path[spoken[-count]])
+        spoken = [at for at in self.path() if self.turn_at(at).user is not None]
+        if not spoken:
+            raise ValueError("there is nothing to undo, nothing was said yet")
+        if not 1 <= count <= len(spoken):
+            raise ValueError(f"give how many messages to go back, {span(1, len(spoken))}")
+        to = self.parent(spoken[-count])
         return replace(self.move(to), undone=(*self.undone, self.current))
 
     def redo(self) -> Tree:
         """The point where it was before the last undo. ValueError when there was none."""
         if not self.undone:
-            raise ValueError("there is nothing to redo")
+            raise ValueError("there is nothing to redo: it goes back to where an /undo came from")
         return replace(self.switch(self.undone[-1]), undone=self.undone[:-1])
 
     def switch(self, to: NodeId) -> Tree:
@@ -155,7 +155,11 @@ class Tree:
         if len(siblings) == 1:
             raise ValueError(f"turn {len(self.path())} has no siblings: /regen or /edit makes one, /tree shows all")
         if not 0 <= place < len(siblings):
-            raise ValueError(f"this is the {'first' if step < 0 else 'last'} of {len(siblings)} siblings")
+            first = step < 0
+            raise ValueError(
+                f"this is the {'first' if first else 'last'} of {len(siblings)} siblings: "
+                f"{'/next' if first else '/prev'} goes to another"
+            )
         return self.switch(siblings[place])
 
     def call(self, name: str) -> Tree:

@@ -63,6 +63,7 @@ class Engine:
         parts = start_up(options)
         self.info: EngineInfo = parts.info
         self._frontend = parts.frontend
+        self._model = parts.program.model
         self.default_sampling: SamplingParams = parts.default_sampling
         """From the model's generation_config.json, else the plain distribution."""
         self._ids = itertools.count(1)
@@ -81,6 +82,7 @@ class Engine:
 
     def close(self) -> None:
         """End running requests with an error, then the worker. Idempotent."""
+        self._model.close()  # the worker may wait for it
         self._worker.close()
 
     # --- text to tokens -------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ class EngineOptions:
         calibration: the file of measured cost coefficients (`calibrate` writes it), or None for the generic ones. A
             bad file costs a notice, never the start.
         progress: called from the loading thread with each LoadProgress, or None.
+        sessions: states will be saved or restored: what every session needs of the weights (their fingerprint) is taken
+            beside loading, else when it is first needed.
 
     Raises:
         UsageError: a value outside its range.
@@ -52,6 +54,7 @@ class EngineOptions:
     cache: ContextCacheOptions = field(default_factory=ContextCacheOptions)
     calibration: Path | None = None
     progress: Callable[[LoadProgress], None] | None = None
+    sessions: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_concurrency <= MAX_CONCURRENCY:

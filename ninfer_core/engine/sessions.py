@@ -18,7 +18,7 @@ from ninfer_core.program import session_file
 from ninfer_core.program.restoring import options_for
 from ninfer_core.program.session_content import SessionSource
 from ninfer_core.program.session_key import SessionKey
-from ninfer_core.program.session_reader import open_session
+from ninfer_core.program.session_reader import READS, open_session
 from ninfer_core.program.session_segments import SegmentGone
 from ninfer_core.program.session_store import Autosaved, SessionStore
 from ninfer_core.program.snapshot import content as complete_content
@@ -28,9 +28,6 @@ Continuations = tuple[tuple[CheckpointSummary, ...], ...]
 """The checkpoints of each continuation, ascending by frontier."""
 Named = tuple[tuple[str, int], ...]
 """Checkpoints that are not here: kind and frontier."""
-
-READS = 3
-"""How often a directory is read that its owner replaces meanwhile."""
 
 
 class Worker(Protocol):
@@ -112,7 +109,6 @@ class Sessions:
         self._persistence = persistence
         self._unproven: set[OwnerId] = set()
         """Restored continuations that nothing vouches for: while there are any, nothing is signed."""
-        """State that nobody has proved is resident: what is saved from now on must not be signed."""
 
     def save(self, path: Path, paths: Sequence[Sequence[int]], conversation: Any, file: FileOptions) -> SavedSession:
         """See `Engine.save_session`."""

@@ -66,9 +66,13 @@ def start_up(options: EngineOptions) -> Parts:
     stored = checkpoint_dtype(checkpoint)
     elements = sum(tensor.nbytes for tensor in checkpoint.tensors.values()) // stored.itemsize
     dtype = resolve_dtype(options.dtype, stored, elements)
-    model = load_model(checkpoint, device, dtype, options.progress)
-    sizes = resolve_sizes(options, model.layout, measured_budgets(device))
-    program = Program(model, sizes.capacity, sizes.lease, session_facts(directory, frontend))
+    model = load_model(checkpoint, device, dtype, options.progress, for_sessions=options.sessions)
+    try:
+        sizes = resolve_sizes(options, model.layout, measured_budgets(device))
+        program = Program(model, sizes.capacity, sizes.lease, session_facts(directory, frontend))
+    except BaseException:
+        model.close()  # else it would read on in weights that nobody has any use for
+        raise
     hardware, signature = hardware_key(device), prefill_signature(model.config, model.layout.dtype)
     measured = read_calibration(options.calibration)
     cost = CostModel.resolve(hardware, signature, measured.coefficients)

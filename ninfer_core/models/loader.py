@@ -19,6 +19,7 @@ from ninfer_core.contract.progress import LoadProgress
 from ninfer_core.errors import CapacityError, ModelError
 from ninfer_core.kernels.backends import select
 from ninfer_core.models.checkpoint import Checkpoint, StoredTensor, listed
+from ninfer_core.models.fingerprint import Fingerprint
 from ninfer_core.models.memory import available_memory
 from ninfer_core.models.qwen3_5.config import Qwen3_5Config
 from ninfer_core.models.qwen3_5.model import Qwen3_5Model
@@ -45,6 +46,8 @@ def load_model(
     device: torch.device | str = "cpu",
     dtype: torch.dtype | None = None,
     progress: Callable[[LoadProgress], None] | None = None,
+    *,
+    for_sessions: bool = False,
 ) -> Qwen3_5Model:
     """Load a Qwen3.5-family checkpoint.
 
@@ -52,6 +55,7 @@ def load_model(
         source: a checkpoint, or the directory that holds one.
         dtype: of the matrices in memory; None keeps the checkpoint's.
         progress: called before each piece that is read, with the bytes of the files that are wanted, and at the end.
+        for_sessions: the fingerprint will be asked for: take it beside loading, in a thread that `Model.close` ends.
 
     Raises:
         ModelError: the directory is missing, foreign, damaged or incomplete.
@@ -72,16 +76,28 @@ def load_model(
             progress(LoadProgress("weights", done, total, name))
         done += nbytes
 
-    with torch.inference_mode(), _Files() as files:
-        for part, name in sorted(plan.sources.items(), key=lambda item: _place(checkpoint.tensors[item[1]])):
-            stored = checkpoint.tensors[name]
-            _fill(blueprint.part(part), stored, files.open(stored), partial(advance, name))
-        blueprint.finish()
-    advance("", 0)
+    order = sorted(plan.sources.items(), key=lambda item: _place(checkpoint.tensors[item[1]]))
+    whole = blueprint.whole_after([part for part, _ in order])
+    fingerprint = Fingerprint(blueprint.weights, repr(config))
+    try:
+        if for_sessions:
+            fingerprint.begin()
+        with torch.inference_mode(), _Files() as files:
+            for part, name in order:
+                stored = checkpoint.tensors[name]
+                _fill(blueprint.part(part), stored, files.open(stored), partial(advance, name))
+                if part in whole:
+                    fingerprint.offer(whole[part])
+            blueprint.finish()
+        advance("", 0)
+        fingerprint.complete()
+    except BaseException:
+        fingerprint.stop()
+        raise
     report = LoadReport(
         tensors=len(plan.sources), nbytes=blueprint.nbytes, visual_skipped=plan.visual, mtp_skipped=plan.mtp
     )
-    return Qwen3_5Model(config, blueprint.weights, select(target), report)
+    return Qwen3_5Model(config, blueprint.weights, select(target), report, fingerprint)
 
 
 @dataclass(frozen=True, slots=True)

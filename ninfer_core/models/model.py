@@ -36,4 +36,11 @@ class Model(Protocol):
         """[rows, hidden] -> [rows, vocab] fp32."""
 
     def fingerprint(self) -> str:
-        """Hex digest of the weights and what else decides the model's function. Slow the first time: reads them all."""
+        """Hex digest of the weights and what else decides the model's function. Slow the first time: reads them all.
+
+        Raises:
+            SessionError: they cannot be read back. EngineClosed: `close` came first.
+        """
+
+    def close(self) -> None:
+        """End what goes on beside the callers. Idempotent."""

@@ -16,10 +16,15 @@ from ninfer_core.program.session_manifest import NAME, SEGMENT
 
 
 def aside_of(path: Path) -> Path | None:
-    """Where a directory's state would go: a name beside it that nobody has. None where it holds no state."""
+    """Where a directory's state would go: a name beside it that nobody has, or within it where nothing can be made
+    beside it. None where it holds no state."""
     if not any(SEGMENT.fullmatch(entry.name) for entry in path.iterdir()):
         return None
-    names = (path.with_name(f"{path.name}.before{n if n > 1 else ''}") for n in count(1))
+    place = path if path.name not in ("", "..") else path.resolve()  # "." has no name to go beside
+    first = place.parent / f"{place.name}.before"
+    if not os.access(place.parent, os.W_OK | os.X_OK):
+        first = path / "before"
+    names = (first.with_name(f"{first.name}{n if n > 1 else ''}") for n in count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
@@ -42,7 +47,9 @@ def set_aside(path: Path, aside: Path) -> None:
         with suppress(OSError):
             shutil.rmtree(part)
         reason = error.strerror or error
-        raise SessionError(f"{aside} cannot be written ({reason}): {path} is unchanged") from error
+        raise SessionError(
+            f"{aside} cannot be written ({reason}), {path} is unchanged: make room there, or choose another place"
+        ) from error
     with suppress(OSError):  # it is there; some directories can be written and not opened
         sync_directory(aside.parent)
 

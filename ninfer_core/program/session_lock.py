@@ -14,6 +14,10 @@ PATIENCE = 5
 """How often a lock is asked for again."""
 
 
+class DirectoryGone(SessionError):
+    """Whoever had it has taken the directory away at this moment."""
+
+
 def is_locked(directory: Path) -> bool:
     """Whether a process writes the directory now. Opens nothing for writing and makes nothing."""
     try:
@@ -36,15 +40,15 @@ class SessionLock:
         """
         Raises:
             SessionInUse: another process holds it, which is named.
-            SessionError: it cannot be had.
+            SessionError: it cannot be had. DirectoryGone: there is no such directory.
         """
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        try:
-            self._handle = os.open(directory / NAME, flags, 0o600)
-        except OSError as error:
-            raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
+        self._handle = _open(directory)
         try:
             _take(self._handle)
+            while not os.fstat(self._handle).st_nlink:  # whoever had it before took the file away
+                os.close(self._handle)
+                self._handle = _open(directory)
+                _take(self._handle)
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, str(os.getpid()).encode(), 0)
         except BlockingIOError:
@@ -58,11 +62,26 @@ class SessionLock:
             os.close(self._handle)
             raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
 
+    @property
+    def held(self) -> bool:
+        return self._handle >= 0
+
     def release(self) -> None:
         """Idempotent."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
+
+
+def _open(directory: Path) -> int:
+    """Raises SessionError."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(directory / NAME, flags, 0o600)
+    except FileNotFoundError as error:
+        raise DirectoryGone(f"{directory} cannot be locked ({error.strerror})") from error
+    except OSError as error:
+        raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
 
 
 def _take(handle: int) -> None:

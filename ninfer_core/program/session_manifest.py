@@ -18,6 +18,8 @@ from ninfer_core.program.session_header import DIGEST_BYTES
 
 NAME = "manifest"
 SEGMENT = re.compile(r"(\d{8})\.segment", re.ASCII)
+PART = re.compile(r"\.[0-9a-f]{16}\.part")
+"""What is being written; left behind only by a process that died."""
 MOST_SEGMENTS = 10**8
 _BLOB = re.compile(rf"(\d{{1,8}}):(\d{{1,15}}):(\d{{1,15}}):([0-9a-f]{{{2 * DIGEST_BYTES}}})", re.ASCII)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ninfer_core.contract.ids import PAGE_SIZE
+from ninfer_core.errors import SessionError
 from ninfer_core.program.session_content import Places, SessionContent, SessionSource
 from ninfer_core.program.session_directory import Directory, Sizes
 from ninfer_core.program.session_file import SessionFile, guarded_read
@@ -14,7 +15,10 @@ from ninfer_core.program.session_header import Header
 from ninfer_core.program.session_key import SessionKey
 from ninfer_core.program.session_manifest import Manifest, StoredPage
 from ninfer_core.program.session_segments import Segments
-from ninfer_core.program.session_text import read_text
+from ninfer_core.program.session_text import cut_bytes, read_text
+
+READS = 3
+"""How often a directory is read that its owner replaces meanwhile (SegmentGone)."""
 
 
 def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
@@ -25,7 +29,22 @@ def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
     """
     if guarded_read(path, path.is_dir):
         return SessionDirectory(path, key)
-    return SessionFile(path, key)
+    try:
+        return SessionFile(path, key)
+    except SessionError:
+        if missing := _missing(path):
+            short = f"{missing:,} byte{'s' * (missing != 1)} missing at its end"
+            line = f"{path} is damaged ({short}): restore a copy"
+            raise SessionError(line) from None
+        raise
+
+
+def _missing(path: Path) -> int:
+    """Bytes that a file should have behind those that it has, as far as its description can be read."""
+    try:
+        return cut_bytes(path)
+    except SessionError:
+        return 0
 
 
 def open_text(path: Path, key: SessionKey | None = None) -> Header:

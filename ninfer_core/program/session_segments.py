@@ -14,7 +14,7 @@ from ninfer_core.errors import SessionError
 from ninfer_core.program.session_file import sync_directory
 from ninfer_core.program.session_header import Header, digest, seal, unseal
 from ninfer_core.program.session_key import SessionKey
-from ninfer_core.program.session_manifest import NAME, SEGMENT, Blob, Manifest, segment_name
+from ninfer_core.program.session_manifest import NAME, PART, SEGMENT, Blob, Manifest, segment_name
 from ninfer_core.strict_json import MAX_BYTES, load_json
 
 _MOST_MARKS = 4096
@@ -177,7 +177,7 @@ class Segments:
         with suppress(OSError):
             for entry in list(self.path.iterdir()):
                 name = entry.name
-                if (SEGMENT.fullmatch(name) and name not in alive) or (name[:1] == "." and name.endswith(".part")):
+                if (SEGMENT.fullmatch(name) and name not in alive) or PART.fullmatch(name):
                     with suppress(OSError):
                         entry.unlink()
 

@@ -8,41 +8,32 @@ dead. The manifest is replaced last: whenever the process dies, the old or the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
 from ninfer_core.contract.ids import CheckpointRef
 from ninfer_core.contract.prompt import PreparedPrompt
-from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.errors import SessionError, SessionTooLarge
 from ninfer_core.program.identity import Identity, decode
 from ninfer_core.program.restoring import Named, Restored
 from ninfer_core.program.session_aside import aside_of, set_aside
 from ninfer_core.program.session_content import Places
-from ninfer_core.program.session_header import Header, digest
+from ninfer_core.program.session_draft import Draft
+from ninfer_core.program.session_header import Header
+from ninfer_core.program.session_index import Index
 from ninfer_core.program.session_key import SessionKey
-from ninfer_core.program.session_lock import NAME as LOCK
-from ninfer_core.program.session_lock import SessionLock
 from ninfer_core.program.session_manifest import (
-    MOST_SEGMENTS,
     NAME,
-    SEGMENT,
     Blob,
     Manifest,
-    PagePiece,
     Shape,
-    StoredCheckpoint,
     StoredContinuation,
-    StoredPage,
 )
+from ninfer_core.program.session_place import SessionPlace
 from ninfer_core.program.session_reader import SessionDirectory
 from ninfer_core.program.session_segments import Segments
-from ninfer_core.program.snapshot import ContinuationShot, ImageKey, PageKey, Snapshot
-from ninfer_core.program.traces import pack
+from ninfer_core.program.snapshot import ImageKey, PageKey, Snapshot
 
 DEFAULT_LIMIT = 4 << 30
 SPARSE = 4
@@ -61,16 +52,6 @@ class Autosaved:
     written: int
     state_bytes: int
     left_out: tuple[Named, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Index:
-    """Where what a Program holds lies in the segments. Replaced whole, once the manifest is in place."""
-
-    origin: str
-    images: Mapping[ImageKey, Blob]
-    pages: Mapping[PageKey, StoredPage]
-    ledgers: Mapping[CheckpointRef, tuple[Blob, Blob]]
 
 
 class SessionStore:
@@ -100,10 +81,7 @@ class SessionStore:
         """Whether what is written is signed: not while it goes back to state that nobody has proved."""
         self.aside: Path | None = None
         self._segments = Segments(path)
-        made = _make(path)
-        self._lock = SessionLock(path)
-        self._empty = made
-        """Nothing of it is worth keeping: it goes with close."""
+        self._place = SessionPlace(path)
         try:
             self.header: Header | None = None
             self._manifest = Manifest(None, None, Shape(0, ()), (), 1)
@@ -118,19 +96,13 @@ class SessionStore:
         except BaseException:
             self.close()
             raise
-        self._index = _Index("", {}, {}, {})
+        self._index = Index()
         self._carried: tuple[StoredContinuation, ...] = ()
         self._short: frozenset[CheckpointRef] = frozenset()
 
     def close(self) -> None:
         """Let others write it. A directory that was made here and never written goes again. Idempotent."""
-        if self._empty:
-            self._empty = False
-            with suppress(OSError):
-                if not (self.path / NAME).exists():
-                    (self.path / LOCK).unlink()
-                    self.path.rmdir()
-        self._lock.release()
+        self._place.release()
 
     def __enter__(self) -> Self:
         return self
@@ -177,7 +149,7 @@ class SessionStore:
             # Behind what was taken the page may be written anew: whatever reaches beyond it is not known.
             if (clipped := tuple(p for p in pages[pool][places.pages[pool][place]] if p.end <= tokens))
         }
-        self._index = _Index(
+        self._index = Index(
             origin, {key: images[places.images[place]] for place, key in restored.images.items()}, known, ledgers
         )
         # What came back without some checkpoint stays here whole, and is not written again as it is now.
@@ -225,13 +197,13 @@ class SessionStore:
         index = self._index
         carried = self._carried
         if index.origin != snapshot.origin:
-            index = _Index(snapshot.origin, {}, {}, {})
+            index = Index(snapshot.origin)
         if self._manifest.model is not None and self._manifest.model != snapshot.facts:
             carried = ()  # another model's state is of no use beside this one's
-        draft = _Draft(self._manifest.following)
+        draft = Draft(self._manifest.following)
         grown = draft.grow(index, snapshot)
         short = self._short if carried else frozenset()
-        continuations = [_stored(shot, grown) for shot in snapshot.continuations if shot.ref not in short]
+        continuations = [grown.stored(shot) for shot in snapshot.continuations if shot.ref not in short]
         continuations += carried
         kept, left_out = _within(continuations, self.limit)
         kept = self._dense(kept, draft)
@@ -239,12 +211,12 @@ class SessionStore:
             conversation, snapshot.facts, Shape(snapshot.image_bytes, snapshot.planes), tuple(kept), draft.following
         )
         manifest, written, beyond = self._write(manifest, draft.segments())
-        living = manifest.blobs()
+        alive = manifest.blobs()
         self._manifest = manifest
-        self._index = _living(draft.moved_index(grown), living)
+        self._index = draft.moved_index(grown).only(alive)
         self._carried = tuple(one for one in manifest.continuations if one in set(draft.moved(carried)))
         self._segments.sweep(manifest)
-        return Autosaved(written, _size(living), _named([*beyond, *left_out]))
+        return Autosaved(written, _size(alive), _named([*beyond, *left_out]))
 
     def _write(
         self, manifest: Manifest, segments: Mapping[int, Sequence[Any]]
@@ -269,10 +241,9 @@ class SessionStore:
                 left_out[:0] = kept[some:]
                 manifest = replace(manifest, continuations=kept[:some])
                 continue
-            self._empty = False
             return manifest, written, left_out
 
-    def _dense(self, kept: Sequence[StoredContinuation], draft: _Draft) -> list[StoredContinuation]:
+    def _dense(self, kept: Sequence[StoredContinuation], draft: Draft) -> list[StoredContinuation]:
         """Move what is still needed out of segments that are mostly dead."""
         alive: dict[int, int] = {}
         used = {blob for one in kept for blob in one.blobs() if blob.segment < self._manifest.following}
@@ -284,117 +255,6 @@ class SessionStore:
                 for blob in sorted(blob for blob in used if blob.segment == number):
                     draft.move(blob, self._segments.read(blob))
         return draft.moved(kept)
-
-
-class _Draft:
-    """The segments of one autosave, while they are put together."""
-
-    def __init__(self, following: int) -> None:
-        self._shared = following
-        self.following = following + 1
-        self._images: dict[int, Any] = {}
-        self._buffers: list[Any] = []
-        self._offset = 0
-        self._moves: dict[Blob, Blob] = {}
-
-    def grow(self, index: _Index, snapshot: Snapshot) -> _Index:
-        """The index with what is new in a snapshot, and without what it does not need."""
-        images = {
-            key: index.images[key] if key in index.images else self._image(snapshot.images[key])
-            for key in snapshot.image_keys()
-        }
-        pages = {}
-        for key in snapshot.covered:
-            before = index.pages.get(key, ())
-            piece = snapshot.pieces.get(key)
-            pages[key] = before if piece is None else (*before, self._piece(piece.start, piece.end, piece.data))
-        ledgers = {shot.ref: index.ledgers.get(shot.ref) or self._ledger(shot) for shot in snapshot.continuations}
-        return _Index(snapshot.origin, images, pages, ledgers)
-
-    def move(self, blob: Blob, data: bytes) -> None:
-        """Write a piece that is there already once more."""
-        self._moves[blob] = self._append(data)
-
-    def moved(self, continuations: Iterable[StoredContinuation]) -> list[StoredContinuation]:
-        """The same continuations, with every piece where it lies now."""
-        if not self._moves:
-            return list(continuations)
-        at = self._at
-        return [
-            replace(
-                one,
-                tokens=at(one.tokens),
-                trace=at(one.trace),
-                checkpoints=tuple(
-                    replace(c, image=at(c.image), pages=tuple(tuple(map(self._page_at, pool)) for pool in c.pages))
-                    for c in one.checkpoints
-                ),
-            )
-            for one in continuations
-        ]
-
-    def moved_index(self, index: _Index) -> _Index:
-        at = self._at
-        return replace(
-            index,
-            images={key: at(blob) for key, blob in index.images.items()},
-            pages={key: self._page_at(page) for key, page in index.pages.items()},
-            ledgers={ref: (at(tokens), at(trace)) for ref, (tokens, trace) in index.ledgers.items()},
-        )
-
-    def segments(self) -> dict[int, Sequence[Any]]:
-        """Number -> buffers."""
-        found: dict[int, Sequence[Any]] = {number: [data] for number, data in self._images.items()}
-        if self._buffers:
-            found[self._shared] = self._buffers
-        return found
-
-    def _at(self, blob: Blob) -> Blob:
-        return self._moves.get(blob, blob)
-
-    def _page_at(self, page: StoredPage) -> StoredPage:
-        return tuple(piece._replace(blob=self._at(piece.blob)) for piece in page)
-
-    def _image(self, tensor: Any) -> Blob:
-        data = tensor.numpy().data
-        number = self._number()
-        self._images[number] = data
-        return Blob(number, 0, data.nbytes, digest(data))
-
-    def _piece(self, start: int, end: int, tensor: Any) -> PagePiece:
-        return PagePiece(start, end, self._append(np.ascontiguousarray(tensor.numpy()).reshape(-1).data))
-
-    def _ledger(self, shot: ContinuationShot) -> tuple[Blob, Blob]:
-        return self._append(shot.identity.tokens), self._append(pack(shot.trace).astype("<i4").tobytes())
-
-    def _append(self, data: Any) -> Blob:
-        size = len(data)
-        blob = Blob(self._shared, self._offset, size, digest(data))
-        self._buffers.append(data)
-        self._offset += size
-        return blob
-
-    def _number(self) -> int:
-        number = self.following
-        self.following += 1
-        if number >= MOST_SEGMENTS:
-            raise SessionError("the session has used up its segment numbers: save it as a file and start a new one")
-        return number
-
-
-def _stored(shot: ContinuationShot, index: _Index) -> StoredContinuation:
-    tokens, trace = index.ledgers[shot.ref]
-    checkpoints = tuple(
-        StoredCheckpoint(
-            SourceKind(c.kind),
-            c.frontier,
-            index.images[c.image],
-            tuple(tuple(index.pages[key] for key in held) for held in c.pages),
-        )
-        for c in shot.checkpoints
-    )
-    cuts = tuple(int(cut) for cut in shot.identity.cuts)
-    return StoredContinuation(shot.role, cuts, shot.identity.mode, tokens, trace, checkpoints)
 
 
 def _within(
@@ -418,31 +278,3 @@ def _named(continuations: Iterable[StoredContinuation]) -> tuple[Named, ...]:
 
 def _size(blobs: Iterable[Blob]) -> int:
     return sum(blob.size for blob in blobs)
-
-
-def _living(index: _Index, living: set[Blob]) -> _Index:
-    """The index without what the manifest does not refer to: its segments go."""
-    return replace(
-        index,
-        images={key: blob for key, blob in index.images.items() if blob in living},
-        pages={key: page for key, page in index.pages.items() if all(piece.blob in living for piece in page)},
-        ledgers={ref: pair for ref, pair in index.ledgers.items() if set(pair) <= living},
-    )
-
-
-def _make(path: Path) -> bool:
-    """Make the directory, or make sure that it is a session's. Returns whether it was made."""
-    try:
-        made = not path.exists()
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        ours = (NAME, LOCK)
-        if not (path / NAME).exists() and any(
-            entry.name not in ours and not SEGMENT.fullmatch(entry.name) and not entry.name.endswith(".part")
-            for entry in path.iterdir()
-        ):
-            raise SessionError(f"{path} is a directory without a session in it: choose a new or an empty one")
-        return made
-    except FileExistsError:
-        raise SessionError(f"{path} is a file, not a session's directory: choose another name") from None
-    except OSError as error:
-        raise SessionError(f"{path} cannot be written ({error.strerror or error})") from error

@@ -29,6 +29,12 @@ class _Described(msgspec.Struct):
     metadata: _Marks = msgspec.field(name="__metadata__")
 
 
+class _Placed(msgspec.Struct):
+    """Where a tensor lies; the metadata lies nowhere."""
+
+    data_offsets: tuple[int, int] = (0, 0)
+
+
 def read_text(path: Path, key: SessionKey | None = None) -> Header:
     """The checked header alone, however the file goes on behind it: cut short, or with damaged tensors.
 
@@ -37,15 +43,7 @@ def read_text(path: Path, key: SessionKey | None = None) -> Header:
     """
 
     def look() -> dict[str, str]:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise SessionError(f"{path} is not a regular file: give a session file")
-        with path.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if length > MAX_HEADER:
-                raise SessionError(f"{path} is no session, or damaged (length of the header)")
-            data = stream.read(length)
-        if len(data) < length:
-            raise SessionError(f"{path} is cut short within its text: restore a copy")
+        data = _description(path)
         try:
             found = msgspec.json.decode(data, type=_Described)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -54,3 +52,36 @@ def read_text(path: Path, key: SessionKey | None = None) -> Header:
 
     marks = guarded_read(path, look)
     return unseal(path, marks.pop("header", ""), marks, key)
+
+
+def cut_bytes(path: Path) -> int:
+    """How many bytes of tensors a file should have behind those that it has; 0 where nothing can be said.
+
+    Raises:
+        SessionError: its description cannot be read.
+    """
+
+    def look() -> int:
+        data = _description(path)
+        try:
+            tensors = msgspec.json.decode(data, type=dict[str, _Placed])
+        except (msgspec.MsgspecError, RecursionError):
+            return 0
+        end = max((placed.data_offsets[1] for placed in tensors.values()), default=0)
+        return max(0, 8 + len(data) + end - path.stat().st_size)
+
+    return guarded_read(path, look)
+
+
+def _description(path: Path) -> bytes:
+    """The bytes of the JSON that a file begins with. Raises SessionError, OSError."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise SessionError(f"{path} is not a regular file: give a session file")
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if length > MAX_HEADER:
+            raise SessionError(f"{path} is no session, or damaged (length of the header)")
+        data = stream.read(length)
+    if len(data) < length:
+        raise SessionError(f"{path} is cut short within its text: restore a copy")
+    return data

@@ -3,16 +3,22 @@
     python -m tests.benchmarks.sessions /path/to/checkpoint --tokens 2048
 
 Autosave: bytes against those of the objects that are new, time against a plain write and fsync of as many bytes to the
-same disk; both are repeated in turn and the medians are compared. Restore: against the prefill of the same tokens.
+same disk; both are repeated in turn and the medians are compared. Restore: the first in a fresh process, and later
+ones, against the prefill of the same tokens. The first needs the fingerprint of the weights: it is taken beside loading
+(EngineOptions.sessions, what the commands do that use sessions), or within that restore; loading is shown for both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ninfer_core import CacheIntent, Engine, EngineOptions, GenerationRequest, SamplingParams, SessionStore
@@ -68,28 +74,56 @@ def turns(engine: Engine, directory: Path, count: int) -> None:
     print(f"autosave: at most {max(w / n for n, w, _, _ in later):.3f}x the new bytes; median time {ratio:.2f}x")
 
 
-def restore(model: Path, directory: Path, tokens: int) -> None:
+@dataclass(frozen=True)
+class Start:
+    """Seconds in a fresh process: until the Engine is there, the first restore, the quickest of three more."""
+
+    load: float
+    first: float
+    later: float
+
+
+def measured_start(model: Path, file: Path, tokens: int, sessions: bool) -> Start:
+    """In this process, which must be fresh. Imports are done, and are no part of it."""
+    options = EngineOptions(model=model, max_context=tokens + 256, max_concurrency=1, sessions=sessions)
+    began = time.perf_counter()
+    with Engine(options) as engine:
+        seconds = [time.perf_counter() - began]
+        for _ in range(4):
+            began = time.perf_counter()
+            engine.restore_session(file)
+            seconds.append(time.perf_counter() - began)
+    return Start(seconds[0], seconds[1], min(seconds[2:]))
+
+
+def fresh_start(model: Path, file: Path, tokens: int, sessions: bool) -> Start:
+    words = [sys.executable, "-m", "tests.benchmarks.sessions", str(model), "--tokens", str(tokens)]
+    words += ["--restore", str(file)] + ["--sessions"] * sessions
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+    return Start(**json.loads(done.stdout))
+
+
+def restore(model: Path, directory: Path, tokens: int, starts: int) -> None:
     file = directory / "talk"
-    options = EngineOptions(model=model, max_context=tokens + 256, max_concurrency=1)
+    options = EngineOptions(model=model, max_context=tokens + 256, max_concurrency=1, sessions=True)
     with Engine(options) as engine:
         prompt = engine.prepare_tokens([i * 37 % 1000 + 300 for i in range(tokens)])
         began = time.perf_counter()
         engine.prefill(prompt)
         prefill = time.perf_counter() - began
         size = engine.save_session(file, [prompt.token_ids], {}).bytes
-    with Engine(options) as engine:
-        began = time.perf_counter()
-        engine.restore_session(file)
-        first = time.perf_counter() - began
-        again = []
-        for _ in range(3):
-            began = time.perf_counter()
-            engine.restore_session(file)
-            again.append(time.perf_counter() - began)
-    best = min(again)
-    print(f"prefill of {tokens} tokens {prefill:.2f} s; file {size / 2**20:.0f} MiB")
-    print(f"restore {first:.2f} s with the fingerprint of the weights ({prefill / first:.0f}x faster)")
-    print(f"restore {best:.3f} s after it ({prefill / best:.0f}x faster)")
+    print(f"prefill of {tokens} tokens {prefill:.2f} s; file {size / 2**20:.0f} MiB; {os.cpu_count()} CPUs")
+    rows: dict[bool, list[Start]] = {False: [], True: []}
+    for _ in range(starts):  # in turn, so that both see the same machine
+        for sessions in (False, True):
+            rows[sessions].append(fresh_start(model, file, tokens, sessions))
+    for sessions, found in rows.items():
+        load, first, later = (
+            statistics.median(getattr(start, name) for start in found) for name in ("load", "first", "later")
+        )
+        print(f"fingerprint taken {'beside loading' if sessions else 'when it is needed'}: load {load:.2f} s, "
+              f"first restore {first:.3f} s ({prefill / first:.0f}x faster than prefill), both {load + first:.2f} s; "
+              f"later restores {later:.3f} s ({prefill / later:.0f}x faster)")  # fmt: skip
 
 
 def main() -> None:
@@ -97,14 +131,20 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--tokens", type=int, default=2048, help="0: only autosave")
     parser.add_argument("--turns", type=int, default=6, help="0: only restore")
+    parser.add_argument("--starts", type=int, default=3, help="fresh processes that restore, of either kind")
+    parser.add_argument("--restore", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--sessions", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.restore is not None:
+        print(json.dumps(asdict(measured_start(asked.model, asked.restore, asked.tokens, asked.sessions))))
+        return
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         if asked.turns > 1:
             with Engine(EngineOptions(model=asked.model, max_context=2048, max_concurrency=1)) as engine:
                 turns(engine, directory, asked.turns)
         if asked.tokens:
-            restore(asked.model, directory, asked.tokens)
+            restore(asked.model, directory, asked.tokens, asked.starts)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def test_regen_that_cannot_be() -> None:
     talk = Talk()
     assert "no reply to regenerate" in talk.fails("/regen")
     talk.run("hello")
-    assert talk.fails("/regen 5") == "/regen 5: give a number of replies from 1 to 4; --max-concurrency raises it"
-    assert "from 1 to 4" in talk.fails("/regen many") and "from 1 to 4" in talk.fails("/regen 0")
+    assert talk.fails("/regen 5") == "/regen 5: give how many replies to make, 1 to 4; --max-concurrency raises it"
+    assert "1 to 4" in talk.fails("/regen many") and "1 to 4" in talk.fails("/regen 0")
     talk.run("/set greedy on")
     assert "raise the temperature" in talk.fails("/regen")
 
@@ -109,19 +109,25 @@ def test_editing_goes_on_from_there() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("/edit 99 x", "/edit 99: give a turn from 1 to 2"),
-        ("/edit -1 x", "/edit -1: give a turn from 1 to 2"),
+        ("/edit 99 x", "/edit: there is no turn 99 on this path: give 1 to 2 and the new text"),
+        ("/edit -1 x", "/edit: there is no turn -1 on this path: give 1 to 2"),
+        ("/edit 0", "/edit: there is no turn 0 on this path: give 1 to 2"),
         ("/edit 1", "/edit 1: give the TEXT behind it"),
         ("/edit", "/edit 2: give the TEXT behind it"),
         ("/rewrite", "/rewrite: give the TEXT behind it"),
-        ("/undo 3", "/undo 3: give a number from 1 to 2"),
-        ("/undo x", "/undo wants a number"),
+        ("/undo 3", "/undo 3: give how many messages to go back, 1 to 2"),
+        ("/undo 0", "/undo 0: give how many messages to go back, 1 to 2"),
+        ("/undo x", "/undo x: give how many messages to go back, 1 to 2"),
         ("/redo", "/redo: there is nothing to redo"),
-        ("/switch", "/switch wants the NAME"),
-        ("/switch 7", "/switch 7: /tree shows nodes 0 to 2"),
-        ("/switch " + "9" * 5000, "/tree shows nodes 0 to 2"),
+        ("/switch", "/switch wants a place to go to: give the name of a branch (main) or the number of a node, 0 to 2"),
+        ("/switch 7", "/switch: there is no node 7: give the name of a branch (main) or the number of a node, 0 to 2"),
+        (
+            "/switch -1",
+            "/switch: there is no node -1: give the name of a branch (main) or the number of a node, 0 to 2",
+        ),
+        ("/switch " + "9" * 5000, "the number of a node, 0 to 2"),
         ("/switch mian", "did you mean main?"),
-        ("/switch nowhere", "/branch lists the names"),
+        ("/switch nowhere", "no branch nowhere: give the name of a branch (main) or the number of a node, 0 to 2"),
         ("/branch 3", "numbers are the turns that /tree shows"),
         ("/next", "turn 2 has no siblings"),
         ("/tree now", "/tree takes no argument"),

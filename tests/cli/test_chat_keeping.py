@@ -187,6 +187,42 @@ def test_a_session_that_another_process_has_is_said_to_be_so(home: Path, chat) -
         assert restored.status == 1 and "is open in another ninfer" in restored.err
 
 
+def test_a_file_that_is_only_looked_at_leaves_nothing_beside_it(home: Path, engine: Engine, chat) -> None:
+    chat("I am Bela.", f"/save {home / 'talk'}")
+    before = sorted(p.name for p in home.iterdir())
+    for more in ((), ("--rebuild",)):
+        assert chat("/tree", "/cache", options=("--session", str(home / "talk"), *more)).status == 0
+    assert sorted(p.name for p in home.iterdir()) == before
+
+
+def test_two_chats_from_one_file_keep_apart(home: Path, engine: Engine, chat) -> None:
+    """Whoever speaks second, while the first is there or after it: neither takes the other's place."""
+    chat("I am Bela.", f"/save {home / 'talk'}")
+    lines: list[str] = []
+    first, second, third = (started(engine, lines) for _ in range(3))
+    for one in (first, second, third):
+        one.restore(home / "talk", rebuild=False)
+    say(first, "I am the first.")
+    say(second, "I am the second.")
+    first.keeper.close(first)
+    second.keeper.close(second)
+    say(third, "I am the third.")
+    third.keeper.close(third)
+    for name, one in (("talk.d", first), ("talk.d2", second), ("talk.d3", third)):
+        assert kept_tree(home / name) == one.tree and one.tree.turn is not None and "I am the" in one.tree.turn.text
+    assert sum("what comes is kept in" in line for line in lines) == 2 and not any("not kept" in line for line in lines)
+    assert not list(home.glob("talk.d4*"))
+
+
+def test_a_place_where_a_chat_died_before_its_first_turn_is_new(home: Path, chat) -> None:
+    (home / "one").mkdir()
+    for name in ("lock", "00000001.segment", ".0123456789abcdef.part"):
+        (home / "one" / name).write_text("12345")
+    assert chat("I am Bela.", options=("--session", str(home / "one"))).status == 0
+    tree = kept_tree(home / "one")
+    assert tree is not None and tree.turn is not None and tree.turn.text == "I am Bela."
+
+
 def test_restoring_what_is_open_says_so(home: Path, chat) -> None:
     (home / "link").symlink_to(home / "one")
     for name in ("one", "link", "one --rebuild"):

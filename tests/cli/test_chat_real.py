@@ -35,7 +35,7 @@ def test_a_conversation_with_the_demo_model(tmp_path: Path) -> None:
         does("/edit 1 My name is Bela.", "TTFT")
         does("/rewrite Hello Bela", "sibling 6/6")
         does("/continue", "TTFT")
-        does("/export talk.json", "1 turns written")
+        does("/export talk.json", "1 turn written")
         # so hot that the reply goes on and on: Ctrl-C while decoding
         does("/set temperature 100", "temperature = 100.0")
         t.type("Talk.\r")
@@ -52,7 +52,7 @@ def test_a_conversation_with_the_demo_model(tmp_path: Path) -> None:
         t.sees("no turn was made")
         t.type("\x03")
         does("/tree", "(interrupted)")
-        does("/import talk.json", "1 turns read")
+        does("/import talk.json", "1 turn read")
         t.type("\x04\x04")
         assert t.ends() == 0
         assert "Traceback" not in t.text

@@ -35,9 +35,15 @@ def test_a_person_chooses_by_number(kept: Real) -> None:
         t.sees("talk-a, 1 turn: I am Bela.")
         t.sees("Which one?")
         t.type("2\r")
-        t.sees("talk-a: 1 turn,")
+        t.sees("talk-a:")
+        t.sees("1 turn, 0 checkpoints resumable")
+        t.sees("> I am Bela.")  # where it stands
+        t.sees("Indeed.")
         t.sees("turn 1")
         t.type("\x04")
+        t.sees("kept in")
+        t.sees("talk-a:")
+        t.sees("ninfer chat --continue goes on with it")
         assert t.ends() == 0
 
 
@@ -45,15 +51,19 @@ def test_a_person_chooses_by_number(kept: Real) -> None:
     ("answer", "status", "says"),
     [
         ("\r", 2, "no conversation was chosen"),
-        ("3\r", 2, "there is no number 3"),
-        ("nobody\r", 2, "there is no such conversation"),
+        ("\x04", 2, "no conversation was chosen"),
         ("\x03", 130, "Which one?"),
     ],
 )
-def test_what_is_no_choice(kept: Real, answer: str, status: int, says: str) -> None:
+def test_what_is_no_choice_is_asked_again_until_a_person_leaves(
+    kept: Real, answer: str, status: int, says: str
+) -> None:
     with Terminal(kept, "chat", "--resume") as t:
-        t.child.timeout = 90
-        t.sees("Which one?")
+        t.sees("Which one? [1 to 2, or a name; Enter leaves]")
+        for wrong, why in (("3", "no number 3: give 1 to 2"), ("0", "no number 0"), ("nobody", "no such conversation")):
+            t.type(wrong + "\r")
+            t.sees(why)
+            t.sees("Which one?")
         t.type(answer)
         assert t.ends() == status
         assert says in t.text and "Traceback" not in t.text

@@ -52,7 +52,7 @@ def test_ctrl_c_while_saving(tmp_path: Path) -> None:
         t.type("\x03")
         t.sees("this is finished first")
         (tmp_path / "go").touch()
-        t.sees("1 continuations")
+        t.sees("of 1 continuation")
         assert turns_of(tmp_path / "talk.ninfer") == ["Hello!"]
         assert t.text.count("this is finished first") == 1 and "Traceback" not in t.text
 

@@ -77,7 +77,7 @@ def test_json_lines(ninfer: Ninfer) -> None:
     assert values[2]["branch"] == {"turn": 1, "sibling": 2, "siblings": 2, "name": None}
     assert values[3] == {"command": "/set top-k 5", "ok": True, "result": {"top-k": 5}}
     assert values[4]["result"]["text"] == "You said: another"
-    assert values[5] == {"command": "/undo 7", "ok": False, "result": "/undo 7: give a number from 1 to 1"}
+    assert values[5] == {"command": "/undo 7", "ok": False, "result": "/undo 7: give how many messages to go back, 1"}
 
 
 def test_a_failed_reply_is_an_object_too(ninfer: Ninfer) -> None:
@@ -143,4 +143,4 @@ def test_interrupt_ends_the_script(ninfer: Ninfer, tmp_path: Path) -> None:
 
 def test_undo_of_less_than_one_turn_says_so(ninfer: Ninfer) -> None:
     done = ninfer("chat", "--script", "-", stdin="one\n/undo -1\n")
-    assert done.returncode == 1 and "/undo -1: the number of turns must be at least 1" in done.stderr
+    assert done.returncode == 1 and "/undo -1: give how many messages to go back, 1" in done.stderr

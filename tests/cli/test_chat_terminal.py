@@ -152,7 +152,7 @@ def test_commands_and_their_errors(ninfer: Ninfer) -> None:
         t.type("//literally\r")
         t.sees("TTFT")
         t.type("/undo\r")
-        t.sees("0 turns are left")
+        t.sees("0 turns left")
         t.type("/bye\r")
         assert t.ends() == 0
     assert prompts(ninfer) == [["user: /literally"]]

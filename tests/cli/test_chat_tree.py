@@ -70,7 +70,7 @@ def test_undo_and_redo() -> None:
         back.redo().redo().redo()
     with pytest.raises(ValueError, match="nothing to redo"):
         back.switch(NodeId(1)).redo()
-    with pytest.raises(ValueError, match="from 1 to 3"):
+    with pytest.raises(ValueError, match="1 to 3"):
         tree.undo(4)
 
 

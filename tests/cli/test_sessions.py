@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from ninfer_cli.app import _parse_and_work
 from ninfer_cli.boundary import guarded
-from ninfer_core import write_random_checkpoint
+from ninfer_core import EngineOptions, write_random_checkpoint
+from ninfer_core.engine.startup import Parts, start_up
 from ninfer_core.program.session_header import seal
 from tests.program.test_session_file import resaved
 from tests.support.ninfer_process import Ninfer
@@ -158,6 +159,36 @@ def test_a_file_cut_short_behind_its_text_is_read_with_rebuild(
     assert real(ninfer, models[0], "restore-session", "whole").returncode == 0
 
 
+@pytest.mark.req("SES-4")
+def test_inspect_shows_what_can_be_read_of_a_damaged_session(ninfer: Ninfer, document: Path) -> None:
+    whole = real(ninfer, None, "restore-session", "doc", "--inspect")
+    sound = json.loads(real(ninfer, None, "restore-session", "doc", "--inspect", "--json").stdout)
+    assert sound["ok"] and sound["result"]["damage"] is None
+    (ninfer.home / "cut").write_bytes(document.read_bytes()[:-5])
+    shown = real(ninfer, None, "restore-session", "cut", "--inspect")
+    line = "cut is damaged (5 bytes missing at its end): restore a copy; --rebuild reads its text alone"
+    assert shown.returncode == 1 and shown.stdout == whole.stdout and shown.stderr == f"ninfer: {line}\n"
+    as_json = json.loads(real(ninfer, None, "restore-session", "cut", "--inspect", "--json").stdout)
+    damage = as_json["result"].pop("damage")
+    assert not as_json["ok"] and line.startswith(damage)
+    assert as_json["result"] == {name: value for name, value in sound["result"].items() if name != "damage"}
+    (ninfer.home / "cut").write_bytes(document.read_bytes()[:500])
+    refused = real(ninfer, None, "restore-session", "cut", "--inspect")
+    assert refused.returncode == 1 and not refused.stdout and "cut short within its text" in refused.stderr
+
+
+def test_inspect_shows_state_without_a_conversation_and_odd_ones(ninfer: Ninfer, document: Path) -> None:
+    from ninfer_core.program.session_file import read_header
+
+    for conversation, status, words in ((None, 0, ""), ({"tree": 7}, 1, "odd"), ("text", 1, "odd")):
+        header = {**read_header(document).value, "conversation": conversation, "model": ["not", "facts"]}
+        text, marks = seal(header, None)
+        resaved(document, ninfer.home / "odd", load_file(document), header=text, **marks)
+        done = real(ninfer, None, "restore-session", "odd", "--inspect")
+        assert done.returncode == status and words in done.stderr and done.stderr.count("\n") == status, done.stderr
+        assert "no conversation" in done.stdout and "SessionEndpoint" in done.stdout
+
+
 def test_unproven_state_is_told_and_replayed(ninfer: Ninfer, models: tuple[Path, Path], document: Path) -> None:
     state = {"XDG_STATE_HOME": str(ninfer.home / "another user")}
     done = real(ninfer, models[0], "restore-session", "doc", "--verify", **state)
@@ -210,3 +241,32 @@ def test_what_cannot_be_is_one_line_and_nothing_changes(
     assert document.read_bytes() == before
     forced = real(ninfer, models[0], "save-session", "doc", "-s", "Be brief.", "--force")
     assert forced.returncode == 0 and document.read_bytes() != before
+
+
+def test_only_commands_that_use_sessions_pay_for_the_fingerprint(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+
+    def start(options: EngineOptions) -> Parts:
+        seen.append(options.sessions)
+        return start_up(options)
+
+    monkeypatch.setattr("ninfer_core.engine.engine.start_up", start)
+    (ninfer.home / "lines").write_text("/exit\n")
+    chat = ("chat", "--script", "lines")
+    for arguments, wanted in (
+        (("run", "Who?"), False),
+        (("run", "Who?", "--save", "one"), True),
+        (("run", "Who?", "--session", "doc"), True),
+        (("save-session", "two", "-s", "Be brief."), True),
+        (("restore-session", "doc"), True),
+        (("restore-session", "doc", "--rebuild"), False),
+        (("restore-session", "doc", "--rebuild", "--save", "three"), True),
+        ((*chat, "--autosave"), True),
+        ((*chat, "--no-autosave"), False),
+        ((*chat, "--no-autosave", "--session", "doc"), True),
+    ):
+        done = real(ninfer, models[0], *arguments)
+        assert done.returncode == 0, (arguments, done.stderr)
+        assert seen.pop() is wanted and not seen, arguments

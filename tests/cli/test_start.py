@@ -60,6 +60,7 @@ def test_nothing_heavy_is_imported(ninfer: Ninfer, arguments: list[str], status:
 def test_help_lists_the_commands_and_has_no_escape_codes(ninfer: Ninfer) -> None:
     done = ninfer("--help")
     assert all(f"\n  {name}" in done.stdout for name in ("run", "chat", "bench")) and "\x1b" not in done.stdout
+    assert "..." not in done.stdout.partition("Commands:")[2], "a summary is cut off"
 
 
 def test_version_is_the_projects(ninfer: Ninfer) -> None:

@@ -39,6 +39,18 @@ def test_the_toolbar_shows_what_the_last_event_brought_and_asks_nobody() -> None
     assert "cache: Device 50%, Host 25%" in toolbar(talk.chat, doing="replying") and not calls
 
 
+def test_a_narrow_window_keeps_what_is_going_on() -> None:
+    talk = Talk(replies=["A"])
+    talk.run("one")
+    talk.chat.cache_use = AXES
+    whole = toolbar(talk.chat, doing="replying")
+    assert toolbar(talk.chat, doing="replying", columns=len(whole)) == whole
+    model, rest = whole[1:].split(" · ", 1)
+    assert toolbar(talk.chat, doing="replying", columns=len(whole) - 1) == f" {rest}" and model not in rest
+    narrow = toolbar(talk.chat, doing="replying", columns=48)
+    assert "cache" not in narrow and "turn 1" in narrow and narrow.endswith("replying, Ctrl-C ends it")
+
+
 @dataclass
 class Disk(Keeper):
     """Notes what the toolbar says while the conversation is written."""

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,11 @@ import pytest
 
 from ninfer_core import (
     CacheIntent,
+    CapacityError,
     Completion,
     ContextCacheOptions,
     Engine,
+    EngineClosed,
     EngineOptions,
     FileOptions,
     GenerationRequest,
@@ -30,7 +33,9 @@ from ninfer_core import (
     open_session,
     open_text,
 )
+from ninfer_core.models import fingerprint
 from ninfer_core.program import session_segments
+from tests.support.hashing import Hashing
 
 GREEDY = SamplingParams(temperature=0)
 ROOT = Path(__file__).resolve().parents[2]
@@ -298,3 +303,69 @@ def test_the_text_opens_where_segments_are_gone(engine: Engine, tmp_path: Path) 
         engine.autosave(store, ledgers, {"said": "more"})
     assert open_session(tmp_path / "store", KEY).header.value["conversation"] == {"said": "more"}
     assert not left & set((tmp_path / "store").glob("*.segment"))
+
+
+# --- the fingerprint of the weights -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("sessions", [False, True])
+def test_an_engine_reads_its_weights_once_for_all_sessions(
+    tiny_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sessions: bool
+) -> None:
+    hashing = Hashing(monkeypatch)
+    with Engine(EngineOptions(model=tiny_directory, max_context=1024, sessions=sessions)) as engine:
+        _, ledgers, _ = speak(engine, "Who is there?")
+        assert sessions or hashing.taken == 0, "without sessions nobody pays for it"
+        engine.save_session(tmp_path / "talk", ledgers, {})
+        assert hashing.taken == engine.info.weight_bytes
+        with SessionStore(tmp_path / "store") as store:
+            engine.autosave(store, ledgers, {})
+        engine.restore_session(tmp_path / "talk")
+        assert hashing.taken == engine.info.weight_bytes
+    with Engine(EngineOptions(model=tiny_directory, max_context=1024, sessions=not sessions)) as other:
+        assert other.restore_session(tmp_path / "talk").checkpoints
+
+
+def test_an_engine_that_closes_waits_for_no_fingerprint(
+    tiny_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither its caller nor its worker, which asks for it while it copies a state."""
+    monkeypatch.setattr(fingerprint, "_PIECE", 256)
+    hashing, begun, go_on = Hashing(monkeypatch), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    hashing.seen = wait
+    engine = Engine(EngineOptions(model=tiny_directory, max_context=1024, sessions=True))
+    _, ledgers, _ = speak(engine, "Who is there?")
+    told: list[Exception] = []
+
+    def save() -> None:
+        try:
+            engine.save_session(tmp_path / "talk", ledgers, {})
+        except EngineClosed as error:
+            told.append(error)
+
+    saver = threading.Thread(target=save)
+    saver.start()
+    assert begun.wait(60)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    assert engine._model._fingerprint._stopped.wait(60)
+    go_on.set()
+    closer.join(60)
+    saver.join(60)
+    assert not closer.is_alive() and len(told) == 1 and not (tmp_path / "talk").exists()
+    assert hashing.taken <= 256
+
+
+def test_an_engine_that_cannot_start_leaves_no_fingerprint_behind(
+    tiny_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fingerprint, "_PIECE", 256)
+    hashing, never = Hashing(monkeypatch), threading.Event()
+    hashing.seen = lambda: never.wait(2)
+    with pytest.raises(CapacityError):
+        Engine(EngineOptions(model=tiny_directory, kv_capacity=1 << 40, sessions=True))
+    assert "ninfer-fingerprint" not in [thread.name for thread in threading.enumerate()]
+    assert hashing.taken <= 256

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ninfer_core.errors import SessionError, SessionTooLarge
-from ninfer_core.program import session_aside, session_header, session_segments
+from ninfer_core.errors import SessionError, SessionInUse, SessionTooLarge
+from ninfer_core.program import session_aside, session_header, session_lock, session_segments
 from ninfer_core.program.planning.target import SourceMode
 from ninfer_core.program.program import Program
 from ninfer_core.program.session_key import SessionKey
@@ -318,7 +318,7 @@ def test_any_damage_is_noticed(store: SessionStore, key: SessionKey) -> None:
 
 
 def directory_of(path: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in path.iterdir() if p.name != "lock"}
+    return {p.name: p.read_bytes() for p in path.iterdir() if p.name != "lock" and p.is_file()}
 
 
 @pytest.mark.parametrize("state", ["old", "none"])
@@ -345,6 +345,22 @@ def test_what_the_text_alone_was_taken_of_stays_aside(store: SessionStore, key: 
     assert open_session(store.path).header.value["conversation"] == "more"
 
 
+@pytest.mark.parametrize(("at", "path"), [(".", "."), ("below", ".."), (".", "below/..")])
+def test_a_session_that_is_named_by_where_it_is_goes_beside_itself(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, at: str, path: str
+) -> None:
+    store.autosave(None, "old")
+    store.close()
+    (store.path / "00000001.segment").write_bytes(b"state")
+    (store.path / "below").mkdir()
+    monkeypatch.chdir(store.path / at)
+    aside = store.path.with_name("talk.before")
+    with SessionStore(Path(path), text_only=True) as again:
+        assert again.aside == aside
+        again.autosave(None, "new")
+    assert (aside / "00000001.segment").read_bytes() == b"state" and (store.path / "below").is_dir()
+
+
 def test_what_cannot_be_set_aside_is_not_touched(
     store: SessionStore, key: SessionKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,13 +375,45 @@ def test_what_cannot_be_set_aside_is_not_touched(
         with monkeypatch.context() as patch:
             patch.setattr(os, "link", full)
             patch.setattr(session_aside.shutil, "copy2", full)
-            with pytest.raises(SessionError, match=r"talk.before cannot be written .No space left"):
+            with pytest.raises(
+                SessionError, match=r"talk.before cannot be written .No space left.*, \S+ is unchanged: make room"
+            ):
                 again.autosave(None, "more")
         assert directory_of(store.path) == before and [p.name for p in store.path.parent.iterdir()] == ["talk"]
         with monkeypatch.context() as patch:
             patch.setattr(os, "link", full)
             again.autosave(None, "more")
     assert directory_of(store.path.with_name("talk.before")) == before, "copied where it cannot be linked"
+
+
+def test_it_stays_within_where_nothing_can_be_made_beside_it(
+    store: SessionStore, key: SessionKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = ledger_program()
+    store.autosave(program.snapshot([small(program)], store), TALK)
+    store.close()
+    before, parent = directory_of(store.path), store.path.parent
+    access, mkdir = os.access, Path.mkdir
+
+    def made(self: Path, *arguments: object, **more: object) -> None:  # also where the tests are run by root
+        if self.parent == parent and not self.exists():
+            raise PermissionError(errno.EACCES, "Permission denied")
+        mkdir(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "mkdir", made)
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: Path(path) != parent and access(path, mode, **more))
+    for name in ("before", "before2"):
+        with SessionStore(store.path, key, text_only=True) as again:
+            assert again.aside == store.path / name and not again.aside.exists()
+            other = ledger_program()
+            again.autosave(other.snapshot([small(other)], again), "more")
+            again.autosave(None, "more and more")
+    aside = store.path / "before"
+    assert directory_of(aside) == before and len(loaded(aside, key)[1].owners) == 1
+    with SessionStore(store.path, key) as again:
+        assert again.header is not None and again.header.value["conversation"] == "more and more"
+    assert len(loaded(store.path, key)[1].owners) == 1 and [p.name for p in parent.iterdir()] == ["talk"]
+    assert directory_of(aside) == before, "nor does anything sweep it away"
 
 
 def test_text_stays_where_it_and_the_state_are_too_much_for_one_header(
@@ -398,8 +446,86 @@ def test_a_directory_that_was_never_written_goes_again(tmp_path: Path) -> None:
         store.autosave(None, float("nan"))
     assert not (tmp_path / "a" / "b").exists()
     (tmp_path / "mine").mkdir()
-    SessionStore(tmp_path / "mine").close()
-    assert (tmp_path / "mine").exists(), "it is not ours"
+    for _ in range(2):
+        SessionStore(tmp_path / "mine").close()
+        assert not list((tmp_path / "mine").iterdir()), "it is not ours, and as it was"
     with SessionStore(tmp_path / "a" / "b") as store:
         store.autosave(None, "x")
     assert (tmp_path / "a" / "b" / "manifest").exists()
+
+
+def test_what_a_process_left_that_died_before_its_first_save_goes_with_the_next(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    for name in ("lock", "00000001.segment", ".0123456789abcdef.part"):
+        (left / name).touch()
+    SessionStore(left).close()
+    assert not left.exists()
+    left.mkdir()
+    for name in ("lock", "film.part", ".film.part"):  # a download of somebody's
+        (left / name).touch()
+    with pytest.raises(SessionError, match="without a session in it"):
+        SessionStore(left)
+    assert len(list(left.iterdir())) == 3
+    with SessionStore(tmp_path / "mine") as store:
+        store.autosave(None, "x")
+        (tmp_path / "mine/.film.part").touch()
+    SessionStore(tmp_path / "mine").close()
+    assert (tmp_path / "mine/.film.part").exists()
+
+
+def test_a_directory_that_goes_while_it_is_waited_for_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its only other user leaves without a word, between the look at the directory and its lock."""
+    path, first = tmp_path / "talk", SessionStore(tmp_path / "talk")
+    take = session_lock._take
+
+    def leaves(handle: int) -> None:
+        first.close()
+        assert not path.exists()
+        monkeypatch.setattr(session_lock, "_take", take)
+        take(handle)
+
+    monkeypatch.setattr(session_lock, "_take", leaves)
+    with SessionStore(path) as second:
+        second.autosave(None, "x")
+    assert open_session(path).header.value["conversation"] == "x"
+
+
+def test_a_second_one_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SessionStore(tmp_path / "one") as store:
+        for text_only in (False, True):
+            with pytest.raises(SessionInUse):
+                SessionStore(tmp_path / "one", text_only=text_only)
+        store.autosave(None, "x")
+    assert open_session(tmp_path / "one").header.value["conversation"] == "x"
+    with monkeypatch.context() as patch:  # made here, and locked by nobody
+        patch.setattr(session_lock, "_open", refuse)
+        with pytest.raises(SessionError, match="cannot be locked"):
+            SessionStore(tmp_path / "two")
+    assert [p.name for p in tmp_path.iterdir()] == ["one"]
+
+
+def refuse(*_: object) -> None:
+    raise SessionError("it cannot be locked")
+
+
+def test_a_lock_that_its_holder_takes_away_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two must not write because one of them holds a file that is gone."""
+    first = SessionStore(tmp_path / "one")
+    take = session_lock._take
+
+    def taken(handle: int) -> None:
+        first.close()  # between the second's look and its lock
+        (tmp_path / "one").mkdir(exist_ok=True)
+        take(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session_lock, "_take", taken)
+        second = SessionStore(tmp_path / "one")
+    with pytest.raises(SessionInUse):
+        SessionStore(tmp_path / "one")
+    second.autosave(None, "x")
+    second.close()
+    assert open_session(tmp_path / "one").header.value["conversation"] == "x"

@@ -205,6 +205,7 @@ class FakeEngine:
         log: Path | None = None,
         load_error: Exception | None = None,
         load_delay: float = 0.0,
+        late_error: Exception | None = None,
         thinking_switch: bool = True,
     ) -> None:
         if load_error is not None:
@@ -213,6 +214,8 @@ class FakeEngine:
             for done in (0, 6, 12):
                 options.progress(LoadProgress("weights", done, 12))
                 time.sleep(load_delay / 3)
+        if late_error is not None:
+            raise late_error
         self.options = options
         context = {} if options.max_context is None else {"max_context": options.max_context}
         self.info = fake_info(**{**context, "max_concurrency": options.max_concurrency, **(info or {})})
@@ -291,13 +294,13 @@ def stand_in(**scenario: Any) -> Any:
 def scenario_from_json(text: str) -> dict[str, Any]:
     """FakeEngine's keyword arguments, as a subprocess receives them."""
     raw = json.loads(text)
-    if "load_error" in raw:
+    for name in {"load_error", "late_error"} & raw.keys():
         import builtins
 
         import ninfer_core
 
-        kind, message = raw["load_error"]
-        raw["load_error"] = (getattr(builtins, kind, None) or getattr(ninfer_core, kind))(message)
+        kind, message = raw[name]
+        raw[name] = (getattr(builtins, kind, None) or getattr(ninfer_core, kind))(message)
     raw["replies"] = [Scripted(**reply) for reply in raw.get("replies", [])]
     if raw.get("log"):
         raw["log"] = Path(raw["log"])

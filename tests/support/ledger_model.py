@@ -49,6 +49,9 @@ class LedgerModel:
     def fingerprint(self) -> str:
         return f"ledger {self.layout.vocab_size}"
 
+    def close(self) -> None:
+        """Nothing goes on beside the callers."""
+
     def forward(self, batch: ForwardBatch, state: StatePlanes, kv: KvPlanes) -> torch.Tensor:
         self.fault(batch)
         self.batches.append(batch)

@@ -10,7 +10,7 @@ from ninfer_core.kernels.batch import ForwardBatch
 from ninfer_core.kernels.interface import Kernels
 from ninfer_core.kernels.planes import KvPlanes, StatePlanes
 from ninfer_core.kernels.scan_plan import ScanPlan
-from ninfer_core.models.fingerprint import fingerprint
+from ninfer_core.models.fingerprint import Fingerprint
 from ninfer_core.models.layout import ModelLayout
 from ninfer_core.models.qwen3_5.attention import Attention
 from ninfer_core.models.qwen3_5.config import Qwen3_5Config
@@ -25,12 +25,19 @@ from ninfer_core.models.report import LoadReport
 class Qwen3_5Model:  # noqa: N801 (the family's own name)
     """Weights bound to a backend. Holds no state of any sequence: that is in the planes of each call."""
 
-    def __init__(self, config: Qwen3_5Config, weights: ModelWeights, kernels: Kernels, report: LoadReport) -> None:
+    def __init__(
+        self,
+        config: Qwen3_5Config,
+        weights: ModelWeights,
+        kernels: Kernels,
+        report: LoadReport,
+        fingerprint: Fingerprint,
+    ) -> None:
         self.config = config
         self.report = report
         self.weight_bytes = report.nbytes
         self._weights = weights
-        self._fingerprint: str | None = None
+        self._fingerprint = fingerprint
         self._kernels = kernels
         self._rotary = Rotary(config.attention.rotary_dim, config.attention.rope_theta, weights.embedding.device)
         self._layers = tuple(self._bind(layer) for layer in weights.layers)
@@ -54,9 +61,11 @@ class Qwen3_5Model:  # noqa: N801 (the family's own name)
 
     def fingerprint(self) -> str:
         """See `Model.fingerprint`."""
-        if self._fingerprint is None:
-            self._fingerprint = fingerprint(self._weights, repr(self.config))
-        return self._fingerprint
+        return self._fingerprint.value()
+
+    def close(self) -> None:
+        """See `Model.close`."""
+        self._fingerprint.stop()
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, state: StatePlanes, kv: KvPlanes) -> Tensor:

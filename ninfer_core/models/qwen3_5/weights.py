@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -251,3 +251,9 @@ class Blueprint:
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor, tied ones once."""
         return iter(self._owned)
+
+    def whole_after(self, parts: Sequence[str]) -> dict[str, Tensor]:
+        """When the parts are filled in this order: the tensors that are final, `finish` or not, by their last part."""
+        last = {self.part(name).untyped_storage().data_ptr(): name for name in parts}
+        changed = {id(tensor) for tensor in (*self._added_one, *self._rates)}
+        return {last[t.untyped_storage().data_ptr()]: t for t in self._owned if id(t) not in changed}

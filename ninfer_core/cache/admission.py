@@ -50,6 +50,11 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Undecided:
+    """The choice takes more than one piece, and has changed nothing yet: call `advance` between decode rounds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transferring:
     """The plan has started and takes several steps: call `advance` between decode rounds."""
 
@@ -66,9 +71,15 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The transition was aborted; nothing that was valid is lost. The request may be tried again."""
+    """The transition was aborted, or not begun since nobody wants it any more; nothing that was valid is lost. The
+    request may be tried again.
+
+    Attributes:
+        begun: a transition was open.
+    """
 
     reason: str
+    begun: bool = True
 
 
-Admission = Admitted | Blocked | Refused | Transferring | Failed
+Admission = Admitted | Blocked | Refused | Undecided | Transferring | Failed

@@ -19,8 +19,11 @@ from ninfer_core.cache.sessions import SessionIndex
 from ninfer_core.cache.shelf import Shelf
 from ninfer_core.contract.cache_limits import DEMAND_WINDOW, CacheLimits
 from ninfer_core.contract.ids import CheckpointRef, OwnerId, RequestId
+from ninfer_core.contract.plans import SequenceHandle
 from ninfer_core.contract.results import CheckpointSummary, Ending, OwnerSummary, ResourceResult
+from ninfer_core.program.planning.plan import ResourcePlan
 from ninfer_core.program.program import Program
+from ninfer_core.program.transactions.running import RunningTransaction
 
 
 class AdoptionError(RuntimeError):
@@ -156,6 +159,14 @@ class Books:
             self.unclaim()
 
     # --- changes --------------------------------------------------------------------------------------------------
+    def driven(self, transaction: RunningTransaction, plan: ResourcePlan) -> ResourceResult | SequenceHandle | None:
+        """One piece of an open transition's work; its end, once it has come to it. Raises AdoptionError where Program
+        cannot explain its state any more (TXN-11)."""
+        try:
+            return self._program.advance(transaction, plan)
+        except BaseException as error:
+            raise AdoptionError("a transition came to no stable end") from error
+
     def adopt(
         self,
         result: ResourceResult,

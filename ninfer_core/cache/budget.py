@@ -41,8 +41,8 @@ class Budget:
     """Targets, work and time are bounded independently; they are looked at between Program's operations, so that one
     may overrun.
 
-    The time is that of an admission boundary: head and backfill inspections share one Budget. It starts as a short
-    window, and is extended while the improvement in sight is worth it, up to the whole.
+    The time is that of planning at one admission boundary: head and backfill inspections share one Budget. It starts as
+    a short window, and is extended while the improvement in sight is worth it, up to the whole.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Budget:
         self.least_gain = least_gain
         self._clock = clock
         self._timed = ns is not None
-        self._began = self._last = clock()
+        self._began = self._last = self._paused_at = clock()
         self._slowest = 0
         self._targets = targets
         self._work = WORK_OF_A_TARGET * targets
@@ -97,6 +97,17 @@ class Budget:
         self._last = now
         self._targets -= 1
         self._work -= owners
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A piece of the planning: what goes on between two of them takes nothing of its time."""
+        away = self._clock() - self._paused_at
+        self._began += away
+        self._last += away
+        try:
+            yield
+        finally:
+            self._paused_at = self._clock()
 
     @contextmanager
     def unhurried(self) -> Iterator[None]:

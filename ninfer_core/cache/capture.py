@@ -6,15 +6,29 @@ Active, and proved at its frontier: choosing it reserved nothing (INV-17).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ninfer_core.cache.books import Books
+from ninfer_core.cache.deliberation import Deliberation
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.points import RecoveryPoints
 from ninfer_core.cache.publication import SHARED, SharedPublication
 from ninfer_core.cache.room import Room
 from ninfer_core.cache.running import Intended, RunningRequest
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.cache_limits import CacheLimits
+from ninfer_core.contract.ids import RequestId
 from ninfer_core.program.program import Program
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """What a request's next pass may capture is being settled, in pieces."""
+
+    request: RequestId
+    until: int
+    deliberation: Deliberation[int]
 
 
 class Captures:
@@ -51,7 +65,7 @@ class Captures:
         """Whether a pass up to a frontier has something to capture on its way."""
         return any(intended.frontier <= until for intended in running.intended)
 
-    def offer(self, running: RunningRequest, until: int, blocked: int) -> int:
+    def offer(self, running: RunningRequest, until: int, blocked: int) -> Steps[int]:
         """Make room for what the next pass reaches. With the room, its taps write the checkpoints.
 
         Returns:
@@ -62,12 +76,13 @@ class Captures:
                 break
             if intended.armed or intended.armed_shared:
                 continue
-            if intended.wish is not None and self._points.offer(running, intended, blocked):
+            if intended.wish is not None and (yield from self._points.offer(running, intended, blocked)):
                 return intended.frontier
             if intended.shared is not None and not intended.armed:
                 lineage = Lineage(self._program, self._books, running)
-                if self._shared.offer(running, intended, blocked, lineage):
+                if (yield from self._shared.offer(running, intended, blocked, lineage)):
                     return intended.frontier
+            yield
         return until
 
     def settle(self, running: RunningRequest) -> None:

@@ -9,12 +9,22 @@ from enum import Enum
 
 from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget, Stop
 from ninfer_core.cache.domain import Option
+from ninfer_core.cache.graph import Vertex
+from ninfer_core.cache.guide import Move
+from ninfer_core.cache.lack import Lack
 from ninfer_core.cache.node import Chosen, Node
 from ninfer_core.cache.search import Search
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 
 MOST_REPAIRS = 16
-"""Targets that one mandatory construction may assess."""
+"""Targets that one mandatory construction may assess on each course."""
+
+MOST_NEARBY = 40
+"""End states of one owner, about, that are looked at where the cheapest steps do not cover what is missing."""
+
+MOST_TOGETHER = 12
+"""Owners of a target of which each is weighed beside all others."""
 
 SLIGHT_NS = 4 * LEAST_GAIN_NS
 """A loss for which no other construction is tried: one looks at several targets."""
@@ -29,6 +39,8 @@ class Course(Enum):
     """The steps that cost least for what they relieve."""
     GENTLE = "gentle"
     """The same, but nobody is evicted whole while another step helps."""
+    WARY = "wary"
+    """As steep, but after each step all others are looked at anew: it may have left what they hold to them alone."""
 
 
 class Constructions:
@@ -38,24 +50,27 @@ class Constructions:
     def __init__(self, search: Search) -> None:
         self._search = search
         self._dived: set[tuple[int, Course]] = set()
+        self._entangled: set[int] = set()
 
     @property
     def courses(self) -> tuple[Course, ...]:
         """Those of use here, the most promising first."""
-        return tuple(Course) if self._search.has_host else (Course.STEEP, Course.GENTLE)
+        return tuple(Course) if self._search.has_host else (Course.STEEP, Course.GENTLE, Course.WARY)
 
     # --- whatever the budget ----------------------------------------------------------------------------------------
-    def construct(self, identity: Node) -> bool:
+    def construct(self, identity: Node) -> Steps[bool]:
         """Find a target of the option that fits, if there is one: with as little lost as a few exact answers allow, so
         that a spent budget does not empty the cache; else by releasing everything (PLAN-3, PLAN-13)."""
         option = identity.option
-        for course in self.courses[:-1]:
+        for course in self.courses:
+            if course is Course.GENTLE:
+                continue  # it takes most targets: that is for the budget
             if self._search.incumbent - identity.value <= SLIGHT_NS:
                 break
-            self.dive(identity, Budget(MOST_REPAIRS, None), course)
-        return bool(self._search.fits(option)) or self.maximal(option)
+            yield from self.dive(identity, Budget(MOST_REPAIRS, None), course)
+        return bool(self._search.fits(option)) or (yield from self.maximal(option))
 
-    def maximal(self, option: Option) -> bool:
+    def maximal(self, option: Option) -> Steps[bool]:
         """Whether the option fits with every eligible owner released; that target then takes part (PLAN-3).
 
         Where nothing better is known, what is worth most is taken back at once, so that a spent budget does not empty
@@ -63,32 +78,35 @@ class Constructions:
         """
         if self._search.is_hopeless(option):
             return False
+        yield
         node = self._released(option, list(self._search.victims(option)))
         if not node.adoptable:
             self._search.give_up(option)
             return False
         if self._search.best is node:
-            self._take_back(option)
+            yield from self._take_back(option)
         return True
 
-    def _take_back(self, option: Option) -> None:
+    def _take_back(self, option: Option) -> Steps[None]:
         order = self._search.guide(option).cheapest_first(self._search.lack(self._search.identity(option)))
         few, enough = 1, len(order)
         while few < enough:
+            yield
             middle = (few + enough) // 2
             if self._released(option, order[:middle]).adoptable:
                 enough = middle
             else:
                 few = middle + 1
         if self._search.has_host:
-            self._demote_instead(option, order[:enough])
+            yield from self._demote_instead(option, order[:enough])
 
-    def _demote_instead(self, option: Option, released: Sequence[OwnerId]) -> None:
+    def _demote_instead(self, option: Option, released: Sequence[OwnerId]) -> Steps[None]:
         """Of the owners that are released as many as the Host tier can carry are moved there, by halves too: those
         that are worth most."""
         limit = math.inf if self._search.best is None else self._search.best.value
         carried, most = 0, len(released)
         while carried < most:
+            yield
             middle = (carried + most + 1) // 2
             kept = len(released) - middle
             chosen = {owner: self._search.graph.evicted(owner) for owner in released[:kept]}
@@ -104,7 +122,9 @@ class Constructions:
         return self._search.assess(option, {owner: self._search.graph.evicted(owner) for owner in owners}, limit=limit)
 
     # --- within a budget --------------------------------------------------------------------------------------------
-    def dive(self, start: Node, budget: Budget, course: Course = Course.STEEP, *, patient: bool = False) -> Stop | None:
+    def dive(
+        self, start: Node, budget: Budget, course: Course = Course.STEEP, *, patient: bool = False
+    ) -> Steps[Stop | None]:
         """From an infeasible target, steps until one is adoptable; then every sacrifice that turns out not to be needed
         is taken back. Program's exact word on each complete target drives the next (PLAN-6).
 
@@ -114,27 +134,29 @@ class Constructions:
         Returns:
             Why it stopped early; None when it came to its end.
         """
-        node = start
-        if (start.option.ordinal, course) in self._dived:
+        option, node = start.option, start
+        if (option.ordinal, course) in self._dived:
             return None
-        self._dived.add((start.option.ordinal, course))
-        exchange = self._search.guide(start.option).exchange() if course is Course.EXCHANGE else None
+        self._dived.add((option.ordinal, course))
+        if course is Course.WARY and option.ordinal not in self._entangled:
+            return None  # no step that was looked at changes what another would free
+        yield
+        exchange = self._search.guide(option).exchange() if course is Course.EXCHANGE else None
         with budget.unhurried() if patient else nullcontext():
             while not node.adoptable:
-                if stop := budget.stop(math.inf):
-                    return stop
+                yield
                 if exchange is not None:
                     chosen: Chosen | None = exchange.further(self._search.lack(node), self._search.licensed)
                 else:
-                    chosen = self._constructed(node, gentle=course is Course.GENTLE)
+                    chosen = yield from self._constructed(node, course)
                 if chosen is None:
                     self._note_hopeless(node)
                     return None
-                if course is Course.GENTLE and self._search.has_seen(node.option, chosen):
-                    return None
-                node = self._search.assess(node.option, chosen)
-                budget.spent(len(chosen))
-        return self._relented(node, budget)
+                found = yield from self._search.tried(option, chosen, budget, math.inf)
+                if isinstance(found, Stop):
+                    return found
+                node = found
+        return (yield from self._relented(node, budget, all_of_it=course is Course.WARY))
 
     def _note_hopeless(self, node: Node) -> None:
         """An option that does not even fit with every eligible owner released is not looked at any more."""
@@ -142,42 +164,115 @@ class Constructions:
         if not node.adoptable and released == len(list(self._search.victims(node.option))):
             self._search.give_up(node.option)
 
-    def _constructed(self, node: Node, *, gentle: bool) -> Chosen | None:
+    def _constructed(self, node: Node, course: Course) -> Steps[Chosen | None]:
         """Steps from a target until what is missing seems to be covered; None when there is none left."""
-        guide, chosen = self._search.guide_at(node), dict(node.chosen)
-        lack = self._search.lack(node)
-        moves = guide.moves(chosen, lack, self._search.licensed, wide=self._search.wide)
+        search, option, chosen = self._search, node.option, dict(node.chosen)
+        guide, lack = search.guide_at(node), search.lack(node)
+        moves = guide.moves(chosen, lack, search.licensed, wide=search.wide)
+        if any(move.most != move.relief for move in moves):
+            self._entangled.add(option.ordinal)
         moved = False
         while moves and (lack or not moved):
-            # What frees nothing by itself comes last (TGT-5).
-            helping = [move for move in moves if move.share > 0]
-            milder = [move for move in helping if not move.vertex.evicted] if gentle else []
-            if moved and not helping:
-                break  # nothing more is known to help: what is short of now, Program says
-            best = min(milder or helping or moves, key=lambda move: (move.ratio, move.change, move.vertex.number))
+            yield
+            best = _best(moves, lack, course)
+            if best is None:
+                if moved:
+                    break  # nothing more is known to help: what is short of now, Program says
+                best = min(moves, key=_order)
             owner = best.vertex.owner
             chosen[owner] = best.vertex
             lack, moved = lack.without(best.relief), True
+            if course is Course.WARY:
+                guide.look(search.sole(option, chosen))
+                moves = guide.moves(chosen, lack, search.licensed, wide=search.wide)
+                continue
             moves = [move for move in moves if move.vertex.owner != owner]
             for move in moves:
                 move.share = lack.share(move.relief)
-            moves += guide.moves_of(best.vertex, lack, self._search.licensed)
+            moves += guide.moves_of(best.vertex, lack, search.licensed)
         return chosen if moved else None
 
-    def _relented(self, node: Node, budget: Budget) -> Stop | None:
-        """Take back what is not needed, the largest sacrifice first; the slightest are not worth a look."""
-        dearest = sorted(node.chosen.values(), key=lambda v: (-self._search.loss(node.option, v), v.number))
-        for vertex in dearest if len(dearest) > 1 else ():
-            fewer = {owner: other for owner, other in node.chosen.items() if owner != vertex.owner}
-            if self._search.has_seen(node.option, fewer):
-                continue
-            loss = self._search.loss(node.option, vertex)
-            if loss <= LEAST_GAIN_NS and not self._search.wide:
+    def _relented(self, node: Node, budget: Budget, *, all_of_it: bool) -> Steps[Stop | None]:
+        """Take back what is not needed, the largest sacrifice first.
+
+        Args:
+            all_of_it: also what costs nothing: a wary course begins with that. Otherwise the slightest are not worth a
+                look.
+        """
+        search, option = self._search, node.option
+        losses = yield from search.losses(node, most=MOST_TOGETHER)
+        dearest = sorted(node.chosen.values(), key=lambda v: (-losses[v.owner], v.number))
+        for number, vertex in enumerate(dearest):
+            loss = losses[vertex.owner]
+            if loss <= LEAST_GAIN_NS and not (search.wide or all_of_it):
                 break
-            if stop := budget.stop(loss):
-                return stop
-            tried = self._search.assess(node.option, fewer)
-            budget.spent(len(fewer))
-            if tried.adoptable and tried.value <= node.value:
-                node = tried
+            fewer = {owner: other for owner, other in node.chosen.items() if owner != vertex.owner}
+            found = yield from search.tried(option, fewer, budget, loss)
+            if isinstance(found, Stop):
+                return found
+            if found.adoptable and found.value <= node.value:
+                node = found
+                continue
+            # Only of the dearest: each look takes a search among its end states.
+            if number == 0 and loss > SLIGHT_NS and vertex.evicted and not found.adoptable:
+                stop = yield from self._spared(found, vertex, budget)
+                if stop is not None:
+                    return stop
         return None
+
+    def _spared(self, without: Node, evicted: Vertex, budget: Budget) -> Steps[Stop | None]:
+        """Where an owner cannot be kept whole: as much of it as there is room for."""
+        search, option, node = self._search, without.option, without
+        vertex, loss = search.graph.identity(evicted.owner), search.loss(option, evicted)
+        while not node.adoptable:
+            further = yield from self._milder(node, vertex, loss)
+            if further is None or further is vertex:
+                return None
+            vertex, chosen = further, {**without.chosen, further.owner: further}
+            found = yield from search.tried(option, chosen, budget, loss - search.loss(option, further))
+            if isinstance(found, Stop):
+                return found
+            node = found
+        return None
+
+    def _milder(self, node: Node, vertex: Vertex, most: float) -> Steps[Vertex | None]:
+        """One owner's end state that seems to cover what is missing and loses less than most, its eviction: by the
+        cheapest steps, or, where they do not lead there, the cheapest of those nearby; None when there is none."""
+        guide, missing, at = self._search.guide_at(node), self._search.lack(node), vertex
+        lack = missing
+        while lack:
+            yield
+            moves = guide.moves_of(at, lack, None)
+            helping = [move for move in moves if move.share > 0 and not move.vertex.evicted]
+            if not helping:
+                break
+            best = min(helping, key=_order)
+            at, lack = best.vertex, lack.without(best.relief)
+        if not lack and self._search.loss(node.option, at) < most:
+            return at
+        cheapest, found = None, [vertex]
+        for other in found:  # the nearest first
+            yield
+            if len(found) < MOST_NEARBY:
+                found += [s for s in self._search.graph.steps(other) if not s.evicted and s not in found]
+            if missing.without(guide.relief(vertex, other)):
+                continue
+            loss = self._search.loss(node.option, other)
+            if loss < most:
+                cheapest, most = other, loss
+        return cheapest
+
+
+def _best(moves: Sequence[Move], lack: Lack, course: Course) -> Move | None:
+    """The step to take, or None: what frees nothing by itself comes last (TGT-5). For a wary course it comes first
+    where it costs nothing: it may leave to others what they hold together."""
+    helping = [move for move in moves if move.share > 0]
+    if course is Course.WARY:
+        free = [move for move in moves if move.share <= 0 < lack.share(move.most) and move.change <= 0]
+        helping = free or helping
+    milder = [move for move in helping if not move.vertex.evicted] if course is Course.GENTLE else []
+    return min(milder or helping, key=_order, default=None)
+
+
+def _order(move: Move) -> tuple[float, float, int]:
+    return move.ratio, move.change, move.vertex.number

@@ -13,6 +13,7 @@ from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.domain import Domain, Eligible, Option
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.planner import Choice, Planner
+from ninfer_core.cache.steps import Steps
 from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.program import Program
@@ -29,15 +30,19 @@ class Desk:
         self.clock = clock
         self._standing: dict[OwnerId, Standing] = {}
 
-    def materialize(self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None) -> Choice:
+    def materialize(
+        self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None
+    ) -> Steps[Choice]:
         """Choose a target for a waiting request."""
         return self._planner(self.portfolio(), self._books.private).materialize(options, budget, ranking)
 
-    def capture(self, option: Option, budget: Budget, portfolio: Portfolio, spared: Collection[OwnerId]) -> Choice:
+    def capture(
+        self, option: Option, budget: Budget, portfolio: Portfolio, spared: Collection[OwnerId]
+    ) -> Steps[Choice]:
         """Choose room for an optional capture.
 
         Args:
-            portfolio: the one that the option's gain was worked out with.
+            portfolio: of the present revision.
             spared: owners that must not give way for it: those that the request itself extends (EVI-4).
         """
         return self._planner(portfolio, self._books.shared, spared).capture(option, budget)

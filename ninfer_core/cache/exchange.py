@@ -15,6 +15,7 @@ from ninfer_core.cache.objective import Objective
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.planning.outcome import EVICTED
 
 
 class Exchange:
@@ -87,16 +88,20 @@ class Exchange:
             if not _helps(given, lack) or (licensed is not None and owner not in licensed):
                 aside.append((density, number, owner, at))
             elif at < len(self._evicted):
-                more = self._objective.together((*self._evicted, owner)) - self._lost
+                more = self._together((*self._evicted, owner)) - self._lost
                 heapq.heappush(self._waiting, (more / self._room[owner], number, owner, len(self._evicted)))
             else:
                 found = given
                 self._evicted.append(owner)
                 self._moved.pop(owner, None)
-                self._lost = self._objective.together(self._evicted)
+                self._lost = self._together(self._evicted)
         for item in aside:
             heapq.heappush(self._waiting, item)
         return found
+
+    def _together(self, owners: Iterable[OwnerId]) -> float:
+        """What the eviction of all of them loses."""
+        return self._objective.together(dict.fromkeys(owners, EVICTED), self._held)
 
     def _relief(self, before: Vertex, after: Vertex) -> Amounts:
         cell = after.evicted and after.owner in self._cell_owners

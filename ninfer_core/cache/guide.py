@@ -14,9 +14,9 @@ from ninfer_core.cache.lack import Amounts, Lack, relief
 from ninfer_core.cache.objective import Objective
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
-from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.ledger.objects import NOTHING, Replicas
 from ninfer_core.program.planning.assessment import AssessmentSession
-from ninfer_core.program.planning.target import Target
+from ninfer_core.program.planning.target import Activation, Target
 
 SHORTLIST = 5
 """Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
@@ -65,6 +65,7 @@ class Guide:
     Attributes:
         untouched: what single owners hold while nobody is degraded.
         sole: the same in the target that is looked at.
+        leaving: what of it leaves Device where its owner lets go: not what becomes the sequence's own.
     """
 
     def __init__(
@@ -83,6 +84,8 @@ class Guide:
         self._owners = list(domain.of(option))
         self._cell_owners = domain.cell_owners
         self.untouched = self.sole = session.sole(Target(option.demand))
+        self._kept = _objects_of(option)
+        self.leaving = self.sole.without(self._kept)
         # Objects that the target looked at makes somebody's own, or no longer.
         self._images = self._pages = 0
         self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
@@ -97,7 +100,7 @@ class Guide:
     def look(self, sole: Replicas) -> None:
         """Another target is looked at."""
         was = self.untouched
-        self.sole = sole
+        self.sole, self.leaving = sole, sole.without(self._kept)
         self._images = sole.device_images ^ was.device_images | sole.host_images ^ was.host_images
         self._pages = sole.device_pages ^ was.device_pages | sole.host_pages ^ was.host_pages
 
@@ -129,15 +132,15 @@ class Guide:
             return found
         found = []
         for vertex in self._graph.steps(before):
-            given = self._relief(before, vertex)
-            most = self._relief(before, vertex, self._any) if vertex.evicted else given
+            given = self.relief(before, vertex)
+            most = self.relief(before, vertex, self._any) if vertex.evicted else given
             found.append((vertex, given, most))
         if as_ever:
             self._steps[before.number] = found
         return found
 
     def _predict(self, vertex: Vertex) -> float:
-        return self._objective.predict(vertex, self.sole)
+        return self._objective.predict(vertex, self.leaving)
 
     def priced(self, moves: Sequence[Move], lack: Lack) -> list[tuple[Move, float]]:
         """Each move with what covering the axes that it leaves open may cost: that of the dearest axis, covered by the
@@ -154,7 +157,8 @@ class Guide:
             found.append((move, rest))
         return found
 
-    def _relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
+    def relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
+        """What going from one end state of an owner to another gives back."""
         cell = after.evicted and after.owner in self._cell_owners
         return relief(before.outcome, after.outcome, held or self.sole, self._geometry, cell=cell)
 
@@ -186,6 +190,15 @@ class Guide:
         """What the eviction of an owner gives back while nobody is degraded."""
         freed, cell = self._session.freed(owner), int(owner in self._cell_owners)
         return (freed.device_images, freed.host_images, freed.host_bytes, cell, *freed.pages)
+
+
+def _objects_of(option: Option) -> Replicas:
+    """Of its source, on every tier."""
+    source = option.demand.source if isinstance(option.demand, Activation) else None
+    if source is None:
+        return NOTHING
+    images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask
+    return Replicas(images, images, pages, pages)
 
 
 class _Offers:

@@ -48,7 +48,7 @@ class Lack:
             if need > 0:
                 total += (need - max(0, need - given)) / need
             elif given < need:
-                total -= 1.0
+                total -= (need - given) / -given
         return total
 
 

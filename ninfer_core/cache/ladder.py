@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.search import Search
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 
 
-def climb(search: Search, options: Sequence[Option], ranking: Sequence[OwnerId]) -> frozenset[OwnerId] | None:
+def climb(search: Search, options: Sequence[Option], ranking: Sequence[OwnerId]) -> Steps[frozenset[OwnerId] | None]:
     """Find the first rung on which some option is adoptable.
 
     Rung k evicts the k least recent owners and keeps all others, unchanged or, where Host can carry them, demoted.
@@ -21,6 +22,7 @@ def climb(search: Search, options: Sequence[Option], ranking: Sequence[OwnerId])
     for k in range(len(ranking) + 1):
         tail = frozenset(ranking[:k])
         for option in options:
+            yield
             victims = list(search.victims(option))
             evicted = {owner: graph.evicted(owner) for owner in victims if owner in tail}
             if search.assess(option, evicted).adoptable:

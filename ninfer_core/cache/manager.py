@@ -7,35 +7,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
-from ninfer_core.cache.admission import Admission, Admitted, Ask, Blocked, Failed, Passing, Refused, Transferring
+from ninfer_core.cache.admission import (
+    Admission,
+    Admitted,
+    Ask,
+    Blocked,
+    Failed,
+    Passing,
+    Transferring,
+    Undecided,
+)
 from ninfer_core.cache.books import AdoptionError, Books
 from ninfer_core.cache.budget import Budget
-from ninfer_core.cache.candidates import Asker, Candidate, Match, build, find_matches
-from ninfer_core.cache.capture import Captures
+from ninfer_core.cache.capture import Captures, Offering
 from ninfer_core.cache.catalog import CellId
 from ninfer_core.cache.cost import CostModel
+from ninfer_core.cache.deciding import Deciding
+from ninfer_core.cache.decisions import Decisions
+from ninfer_core.cache.deliberation import Deliberation
 from ninfer_core.cache.demand import Demand
 from ninfer_core.cache.desk import Desk
-from ninfer_core.cache.domain import Option
 from ninfer_core.cache.edges import Edge
 from ninfer_core.cache.opening import Destination, Intent, Opening, heir_of
 from ninfer_core.cache.persistence import Persistence
 from ninfer_core.cache.proofs import Proofs, Provable
-from ninfer_core.cache.report import Report
 from ninfer_core.cache.running import RunningRequest
-from ninfer_core.cache.sessions import session_digest
 from ninfer_core.cache.table import cache_table
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.cache_table import CacheTable, Residency
 from ninfer_core.contract.ids import RequestId
-from ninfer_core.contract.intent import CacheIntent, CacheMode
-from ninfer_core.contract.plans import Readiness, RequestWork, SequenceHandle
+from ninfer_core.contract.intent import CacheMode
+from ninfer_core.contract.plans import SequenceHandle
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.results import ResourceResult
-from ninfer_core.contract.sampling import SamplingParams
-from ninfer_core.contract.statistics import Capture, Placement, Planning
+from ninfer_core.contract.statistics import Capture
 from ninfer_core.contract.verification import Verification
 from ninfer_core.program.program import Program
 
@@ -56,13 +62,14 @@ class ResourceManager:
         self.books = Books(program, limits)
         self._desk = Desk(program, self.books, cost, clock)
         self.persistence = Persistence(program, self.books)
-        """Saving and restoring; only while no transition is open."""
+        """Saving and restoring; only while the books are at rest."""
         self._captures = Captures(program, self.books, limits, self._desk)
-        self._report = Report(program, self.books)
+        self._decisions = Decisions(program, self.books, limits, self._desk, clock)
         self._proofs = Proofs(program)
         self._running: dict[RequestId, RunningRequest] = {}
-        self._askers: dict[RequestId, Asker] = {}
+        self._deciding: Deciding | None = None
         self._open: Opening | None = None
+        self._offering: Offering | None = None
 
     # --- admission ------------------------------------------------------------------------------------------------
     @property
@@ -72,87 +79,97 @@ class ResourceManager:
 
     @property
     def waits_for_copies(self) -> bool:
-        """Whether the open transition can only wait: its copies have been enqueued and have not landed."""
+        """Whether an open transition can only wait: its copies have been enqueued and have not landed."""
+        if self._offering is not None:
+            return self._offering.deliberation.waits
         return self._open is not None and self._open.transaction.waiting
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the books may be changed: nobody is being admitted, and no captures are being offered."""
+        return self._open is None and self._deciding is None and self._offering is None
 
     def budget(self, runnable: int) -> Budget:
         """The optional planning of one admission boundary; runnable other requests wait meanwhile (PLAN-8)."""
         return Budget(self._limits.planning_targets, self._limits.planning_ns, runnable, self._clock)
 
-    def admit(self, ask: Ask, budget: Budget | None = None, passing: Passing | None = None) -> Admission:
+    def admit(
+        self, ask: Ask, budget: Budget | None = None, passing: Passing | None = None, *, most_ns: int | None = None
+    ) -> Admission:
         """Try to make one request Active. Blocked and Refused change nothing.
 
         Args:
             budget: what is left of the boundary's optional planning.
             passing: the head that it would pass.
+            most_ns: how long this piece of it may take, about; None to decide at once.
         """
-        if self._open is not None:
-            return Blocked("a transition is open")
-        asker = self._asker(ask)
-        began = self._clock()  # the identity belongs to preparing the prompt
-        matches = self._matches(asker)
-        bound = None if asker.session is None else self.books.sessions.owner_of(asker.session)
-        candidates = build(self._program, matches, asker, self.books.edges, bound)
-        options = [_option(candidate, asker, fallback) for candidate, fallback in candidates]
-        ranking = self.books.ranking() if self._limits.recency_eviction else None
-        choice = self._desk.materialize(options, budget or self.budget(0), ranking)
-        if choice.node is None:
-            if choice.readiness is Readiness.PERMANENTLY_INFEASIBLE:
-                return Refused(
-                    f"prompt and output may take {ask.work.lifetime_tokens} tokens, which need {choice.reason}: "
-                    "lower --max-new or raise --kv-capacity"
-                )
-            return Blocked(choice.reason)
-        option = choice.node.option
-        candidate = next(c for pair in candidates for c in pair if c is not None and c.activation is option.demand)
-        if passing is not None and not self._may_pass(candidate, passing):
-            return Blocked("it might delay the request before it")
-        intent = Intent(
-            ask=ask,
-            asker=asker,
-            candidate=candidate,
-            target=choice.node.target,
-            reuse=self._report.reuse(asker, candidate, choice),
-            planning=Planning((self._clock() - began) / 1e6, choice.stop.value, choice.targets),
-            keys=self._demand_keys(asker, matches),
-        )
-        return self._start(intent, at_once=choice.readiness is Readiness.READY)
+        if not self.at_rest:
+            return Blocked("another request is being admitted, or captures are being offered")
+        deciding = self._decisions.begin(ask, budget or self.budget(0), passing)
+        return self._deliberate(deciding, None if most_ns is None else most_ns - deciding.took_ns)
 
-    def advance(self) -> Admission:
-        """Drive the open transition by one piece of work (TXN-7: decode rounds run between two calls).
+    def advance(self, most_ns: int | None = None) -> Admission:
+        """Go on with the request that is being admitted: another piece of its planning, or one piece of its open
+        transition's work (TXN-7: decode rounds run between two calls).
+
+        Args:
+            most_ns: how long a piece of planning may take, about; None to decide at once.
 
         Raises:
-            AdoptionError: its end cannot be adopted. The Engine must not go on (TXN-11).
+            AdoptionError: a transition's end cannot be adopted. The Engine must not go on (TXN-11).
         """
+        if self._deciding is not None:
+            return self._deliberate(self._deciding, most_ns)
         opening = self._open
         assert opening is not None, "no transition is open"
-        try:
-            done = self._program.advance(opening.transaction, opening.plan)
-        except BaseException as error:
-            raise AdoptionError("a transition came to no stable end") from error
+        done = self.books.driven(opening.transaction, opening.plan)
         return Transferring() if done is None else self._settle(opening, done)
 
     def cancel(self, request: RequestId) -> None:
-        """The caller of an opening request does not want it any more: abort at the next phase boundary (TXN-10)."""
-        if self._open is not None and self.transferring == request:
+        """The caller of an opening request does not want it any more: what is being decided is dropped, an open
+        transition is aborted at its next phase boundary (TXN-10)."""
+        if self._deciding is not None and self._deciding.ask.request == request:
+            self._deciding.unwanted = True
+        elif self._open is not None and self._open.intent.ask.request == request:
             self._open.transaction.cancel()
 
     def forget(self, request: RequestId) -> None:
         """A waiting request has left."""
-        self._askers.pop(request, None)
+        self._decisions.forget(request)
 
     # --- progress and ends of a running request ----------------------------------------------------------------------
-    def before_pass(self, request: RequestId, until: int, blocked: int) -> int:
+    def before_pass(self, request: RequestId, until: int, blocked: int, *, most_ns: int | None = None) -> int | None:
         """Offer the captures that the next pass reaches: proved now, at the present revision (INV-17).
 
         Args:
             until: the frontier that the pass ends at.
             blocked: running requests, this one included, that wait while room is made (DEF-12).
+            most_ns: how long this piece of it may take, about; None to settle it at once.
 
         Returns:
-            Where the pass should end: until, or before it for an image that only main memory has room for.
+            Where the pass should end: until, or before it for an image that only main memory has room for. None when
+            it takes another piece, or there was no time for one: call again, and let nothing but rows that decode run
+            while `offering` is theirs.
         """
-        return self._captures.offer(self._running[request], until, blocked)
+        running = self._running[request]
+        offering, self._offering = self._offering, None
+        if most_ns is not None and most_ns <= 0 and self._captures.reaches(running, until):
+            self._offering = offering
+            return None
+        if offering is None:
+            offering = Offering(
+                request, until, Deliberation(self._captures.offer(running, until, blocked), self._clock)
+            )
+        assert (offering.request, offering.until) == (request, until), "one pass's captures are offered at a time"
+        if not offering.deliberation.go_on(most_ns):
+            self._offering = offering
+            return None
+        return offering.deliberation.result
+
+    @property
+    def offering(self) -> RequestId | None:
+        """Whose captures are being settled piece by piece, or None."""
+        return None if self._offering is None else self._offering.request
 
     def runs_beside(self, request: RequestId, until: int) -> bool:
         """Whether a pass up to a frontier may run while another request's transition is open (TXN-7)."""
@@ -172,6 +189,7 @@ class ResourceManager:
         Returns:
             Whether something was kept.
         """
+        self._withdraw(request)
         running = self._running[request]
         if running.cell is None:
             self.discard(request)
@@ -189,6 +207,7 @@ class ResourceManager:
 
     def discard(self, request: RequestId) -> None:
         """A cancelled or failed request: release everything, then free its cell."""
+        self._withdraw(request)
         running = self._running[request]
         self._program.discard(running.handle)
         self._leave(running, give_cell=True)
@@ -200,12 +219,7 @@ class ResourceManager:
 
     def residency(self, prompt: PreparedPrompt) -> Residency:
         """The deepest checkpoint that a request with this prompt would find now."""
-        work = RequestWork(prompt, len(prompt) + 1, SamplingParams(temperature=0))
-        asker = Asker(work, self._program.identity(work), self._allowed(CacheIntent()), None, ())
-        deepest = next(iter(self._matches(asker)), None)
-        if deepest is None:
-            return Residency(0, Placement.NONE)
-        return Residency(deepest.summary.frontier, deepest.summary.placement)
+        return self._decisions.residency(prompt)
 
     def table(self) -> CacheTable:
         """What the cache holds now (STAT-3)."""
@@ -231,40 +245,38 @@ class ResourceManager:
         self.books.audit(private, shared)
         leaning = {edge.request for edge in self.books.edges}
         assert leaning <= self._running.keys(), "an edge of a request that does not run"
-        assert self.books.claims == (frozenset() if self._open is None else self._open.intent.claims)
+        if self._offering is None:
+            assert self.books.claims == (frozenset() if self._open is None else self._open.intent.claims)
         for running in self._running.values():
             assert self._program.sequence(running.handle).owner == running.owner
 
-    def _may_pass(self, candidate: Candidate, passing: Passing) -> bool:
-        head = self._program.activation(None, passing.head.work)
-        protected = tuple(self.books.edges.owners())
-        return self._program.backfill_proof(passing.donors, candidate.activation, head, protected) is not None
-
-    # --- parts: asking ----------------------------------------------------------------------------------------------
-    def _asker(self, ask: Ask) -> Asker:
-        asker = self._askers.get(ask.request)
-        if asker is None:
-            session = None if ask.intent.session is None else session_digest(ask.intent.session)
-            identity, intent = self._program.identity(ask.work), self._allowed(ask.intent)
-            asker = Asker.of(ask.work, identity, intent, session, self._limits)
-            self._askers[ask.request] = asker
-        return asker
-
-    def _allowed(self, intent: CacheIntent) -> CacheIntent:
-        """With the cache off every request is a Disabled one (OPT-3)."""
-        return intent if self._limits.enabled else replace(intent, mode=CacheMode.DISABLED)
-
-    def _matches(self, asker: Asker) -> tuple[Match, ...]:
-        if asker.intent.mode is CacheMode.DISABLED:
-            return ()
-        return find_matches(self._program, asker, self.books)
-
-    def _demand_keys(self, asker: Asker, matches: tuple[Match, ...]) -> frozenset[bytes]:
-        keys = {self.books.shelf.keys[match.summary.ref] for match in matches}
-        return frozenset(keys | {shared.key for shared in asker.shared})
+    # --- parts: planning --------------------------------------------------------------------------------------------
+    def _deliberate(self, deciding: Deciding, most_ns: int | None) -> Admission:
+        """Another piece. What is decided late in it is carried out with the next."""
+        self._deciding = None
+        if deciding.unwanted:
+            deciding.deliberation.abandon()
+            return Failed("nobody wants it any more", begun=False)
+        if deciding.revision != self._program.revision:
+            deciding.deliberation.abandon()
+            deciding = self._decisions.begin(deciding.ask, deciding.budget, deciding.passing)
+        intent, deliberation = deciding.intent, deciding.deliberation
+        if intent is None:
+            before = deliberation.spent_ns
+            if not deliberation.go_on(most_ns):
+                self._deciding = deciding
+                return Undecided()
+            decision = self._decisions.decision(deciding)
+            if not isinstance(decision, Intent):
+                return decision
+            intent = decision
+            if most_ns is not None and deliberation.spent_ns - before > most_ns // 2:
+                self._deciding, deciding.intent = deciding, intent
+                return Undecided()
+        return self._start(intent)
 
     # --- parts: transition -------------------------------------------------------------------------------------------
-    def _start(self, intent: Intent, *, at_once: bool) -> Admission:
+    def _start(self, intent: Intent) -> Admission:
         """Claim, then seal and start; a plan that needs no copies is driven to its end at once."""
         private = self.books.private
         # Claims and cell come before Program is asked, so that adoption never has to search (TXN-4, RET-4).
@@ -285,7 +297,7 @@ class ResourceManager:
             self._unclaim(destination)
             return Failed(begun.reason)
         self._open = Opening(intent, plan, begun, destination)
-        while at_once:
+        while intent.ready:
             if not isinstance(admission := self.advance(), Transferring):
                 return admission
         return Transferring()
@@ -321,7 +333,7 @@ class ResourceManager:
         owner = self._program.sequence(handle).owner
         running = RunningRequest(ask.request, ask.order, asker, domain, handle, owner, cell, candidate)
         self._running[ask.request] = running
-        self._askers.pop(ask.request, None)
+        self._decisions.forget(ask.request)
         source = None if candidate.owner is None else self.books.get(candidate.owner)
         if source is not None and candidate.ref is not None:
             source.hit(candidate.ref, self.books.demand.epoch + 1)
@@ -346,6 +358,12 @@ class ResourceManager:
             self._captures.abandon(running)
             running.intended.clear()
 
+    def _withdraw(self, request: RequestId) -> None:
+        """What is being settled for the next pass of a request is not: it ends."""
+        if self._offering is not None and self._offering.request == request:
+            self._offering.deliberation.abandon()
+            self._offering = None
+
     def _leave(self, running: RunningRequest, *, give_cell: bool) -> None:
         self._captures.abandon(running)
         if give_cell and running.cell is not None:
@@ -355,20 +373,5 @@ class ResourceManager:
             self.books.end_turn(running.asker.session, running.request)
         del self._running[running.request]
         # Who waits may have been passed: its order still stands below those of requests that have ended.
-        known = [*(r.order for r in self._running.values()), *map(int, self._askers)]
+        known = [*(r.order for r in self._running.values()), *map(int, self._decisions.waiting)]
         self.books.sessions.prune(min(known, default=running.order + 1))
-
-
-def _option(candidate: Candidate, asker: Asker, fallback: Candidate | None = None) -> Option:
-    return Option(
-        ordinal=candidate.ordinal,
-        demand=candidate.activation,
-        prompt_tokens=len(asker.work.prompt),
-        source_owner=candidate.owner,
-        base_dead=candidate.base_dead,
-        lost=candidate.lost,
-        needs_cell=candidate.needs_cell,
-        reused=candidate.frontier,
-        bound=candidate.bound,
-        fallback=None if fallback is None else _option(fallback, asker),
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ class Node:
     Attributes:
         gap: the publication cell is missing.
         value: J, nanoseconds. Of one that is not adoptable a prediction, where one is needed.
+        limit: above it the value may be too small.
         rank: tie-break of PLAN-9; worked out when a tie asks for it.
     """
 
@@ -34,6 +36,7 @@ class Node:
     reason: str
     gap: bool
     value: float
+    limit: float = -math.inf
     rank: tuple[float, ...] | None = None
 
     @property

@@ -6,12 +6,12 @@ Program says what work a target takes; the price is ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.graph import Vertex
-from ninfer_core.cache.value import Base, Portfolio
+from ninfer_core.cache.value import NONE, Base, Portfolio, Refs
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.objects import Replicas
@@ -38,7 +38,7 @@ class Objective:
         self._portfolio = portfolio
         self._domain = domain
         self._bases: dict[int, Base] = {}
-        self._unmoved: Base | None = None
+        self._unmoved: dict[Refs, Base] = {}
 
     def identity(self, option: Option, projection: Projection) -> float:
         """J of an option's identity target, from which its other targets are measured: nobody is degraded in it, and
@@ -82,13 +82,36 @@ class Objective:
             sole: the replicas that only one owner wishes, in the target that is looked at.
         """
         if vertex.loss is None:
-            vertex.loss = self._alone(vertex.owner, vertex.outcome, sole)
+            vertex.loss = self.together({vertex.owner: vertex.outcome}, sole)
         return vertex.loss
 
-    def together(self, owners: Collection[OwnerId]) -> float:
-        """What the eviction of all of them would add to J. An estimate."""
-        dead = [checkpoint.ref for owner in owners for checkpoint in self._domain.outcomes[owner].kept]
-        return self._portfolio.future_loss(owners, self._portfolio.alone(dead, 0, 0), self._now_base())
+    def together(self, outcomes: Mapping[OwnerId, Outcome], sole: Replicas, gone: Refs = NONE) -> float:
+        """What these end states would add to J beside each other. An estimate.
+
+        Args:
+            sole: as in `predict`.
+            gone: checkpoints that are no part of the portfolio any more (VAL-8).
+        """
+        dead = [*gone]
+        images = pages = 0
+        copying = 0.0
+        for owner, outcome in outcomes.items():
+            had, has = self._domain.outcomes[owner].wants, outcome.wants
+            dead += self._deleted(owner, outcome)
+            if outcome.kept:
+                images |= minus(had.device_images, has.device_images) & sole.device_images
+                pages |= minus(had.device_pages, has.device_pages) & sole.device_pages
+            copying += self._copying(had, has)
+        end = self._portfolio.alone(dead, images, pages)
+        return copying + self._portfolio.future_loss(outcomes, end, self._now_base(gone))
+
+    def _copying(self, had: Replicas, has: Replicas) -> float:
+        """Price of what comes to Host."""
+        if not has.host_images and not has.host_pages:
+            return 0.0
+        made = Replicas(0, minus(has.host_images, had.host_images), 0, minus(has.host_pages, had.host_pages))
+        operations = made.host_images.bit_count() + bool(made.host_pages)
+        return self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made))) if made else 0.0
 
     def worth(self, owner: OwnerId) -> float:
         return self._portfolio.worths.of(owner)
@@ -98,24 +121,11 @@ class Objective:
         now = self._cost.immediate(self._work(target, projection, option.prompt_tokens))
         return now * option.blocked if isinstance(option.demand, Capture) else now
 
-    def _alone(self, owner: OwnerId, outcome: Outcome, sole: Replicas) -> float:
-        was = self._domain.outcomes[owner]
-        had, has, images, pages = was.wants, outcome.wants, 0, 0
-        if outcome.kept:
-            images = minus(had.device_images, has.device_images) & sole.device_images
-            pages = minus(had.device_pages, has.device_pages) & sole.device_pages
-        end = self._portfolio.alone(self._deleted(owner, outcome), images, pages)
-        copying = 0.0
-        if has.host_images or has.host_pages:
-            made = Replicas(0, minus(has.host_images, had.host_images), 0, minus(has.host_pages, had.host_pages))
-            operations = made.host_images.bit_count() + bool(made.host_pages)
-            copying = self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made))) if made else 0.0
-        return copying + self._portfolio.future_loss((owner,), end, self._now_base())
-
-    def _now_base(self) -> Base:
-        if self._unmoved is None:
-            self._unmoved = self._portfolio.base()
-        return self._unmoved
+    def _now_base(self, gone: Refs) -> Base:
+        base = self._unmoved.get(gone)
+        if base is None:
+            base = self._unmoved[gone] = self._portfolio.base(gone)
+        return base
 
     def _deleted(self, owner: OwnerId, outcome: Outcome) -> list[CheckpointRef]:
         kept = {c.ref for c in outcome.kept}

@@ -20,6 +20,7 @@ class Intent:
     """A request with the target that was chosen for it, and what it is told of the choice.
 
     Attributes:
+        ready: it needs no copies and degrades nobody: the plan is driven to its end at once (PLAN-11).
         keys: prefixes that it matched exactly or could create: its demand, once it is Active.
     """
 
@@ -27,6 +28,7 @@ class Intent:
     asker: Asker
     candidate: Candidate
     target: Target
+    ready: bool
     reuse: Reuse
     planning: Planning
     keys: frozenset[bytes]

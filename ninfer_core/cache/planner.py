@@ -12,6 +12,7 @@ from ninfer_core.cache.ladder import climb
 from ninfer_core.cache.node import Node
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.search import Search
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.program import Program
@@ -37,7 +38,8 @@ class Choice:
 
 
 class Planner:
-    """One planning session per call: no target, cursor or price is kept between them (PLAN-7)."""
+    """One planning session per call: no target, cursor or price is kept between them (PLAN-7). It goes in steps, all at
+    one resource revision."""
 
     def __init__(self, program: Program, objective: Objective, domain: Domain, *, wide: bool = False) -> None:
         """
@@ -51,7 +53,7 @@ class Planner:
 
     def materialize(
         self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None = None
-    ) -> Choice:
+    ) -> Steps[Choice]:
         """Choose where a request starts from.
 
         Args:
@@ -66,34 +68,35 @@ class Planner:
             return Choice(None, root.readiness, root.reason, Stop.NO_PRESSURE, search.assessed)
         if not (short or self._wide) or not self._domain.outcomes:
             return self._chosen(options, root, Stop.NO_PRESSURE)
+        yield
         licensed: frozenset[OwnerId] | None = None
         if ranking is not None:
-            licensed = (
-                frozenset() if search.best is not None else climb(search, [node.option for node in identities], ranking)
-            )
+            licensed = frozenset()
+            if search.best is None:
+                licensed = yield from climb(search, [node.option for node in identities], ranking)
             if licensed is not None:
                 search.restrict(licensed)
         if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
-            self._mandatory(identities[:-1], root)
+            yield from self._mandatory(identities[:-1], root)
         budget.resume()
-        stop = self._optional(identities if self._wide else short, budget)
+        stop = yield from self._optional(identities if self._wide else short, budget)
         return self._chosen(options, root, stop)
 
-    def capture(self, option: Option, budget: Budget) -> Choice:
+    def capture(self, option: Option, budget: Budget) -> Steps[Choice]:
         """Room for an optional capture: a target with a strictly positive net gain, else none (VAL-7, PLAN-4)."""
         search = self._search
         (identity,) = search.identities(option)
         search.beat(0.0)
         stop = Stop.NO_PRESSURE
         if (self._wide or not identity.adoptable) and self._domain.outcomes:
-            stop = self._optional([identity], budget)
+            stop = yield from self._optional([identity], budget)
         best = search.best
         if best is None or best.value >= 0:
             why = identity.reason if best is None else "it would cost more than it may save"
             return Choice(None, identity.readiness, why, stop, search.assessed)
         return Choice(best, best.readiness, "", stop, search.assessed)
 
-    def _mandatory(self, sources: Sequence[Node], root: Node) -> None:
+    def _mandatory(self, sources: Sequence[Node], root: Node) -> Steps[None]:
         """Outside every budget, where no identity is adoptable: the deepest source that can be made to fit, and root
         with everything else released, so that neither a verified source nor a runnable request is ever lost to a budget
         (PLAN-3, PLAN-13).
@@ -102,12 +105,12 @@ class Planner:
         if any(node.adoptable for node in sources):
             return
         for node in sources:
-            if self._constructions.construct(node):
+            if (yield from self._constructions.construct(node)):
                 break
-        if not root.adoptable and (search.best is not None or not self._constructions.construct(root)):
-            self._constructions.maximal(root.option)
+        if not root.adoptable and (search.best is not None or not (yield from self._constructions.construct(root))):
+            yield from self._constructions.maximal(root.option)
 
-    def _optional(self, short: Sequence[Node], budget: Budget) -> Stop:
+    def _optional(self, short: Sequence[Node], budget: Budget) -> Steps[Stop]:
         """Dive for every candidate that could still win, then look around from what they lack. The first, for
         the one that promises most, is not left half done."""
         search, first = self._search, True
@@ -117,11 +120,11 @@ class Planner:
                 hopeless = search.incumbent - node.value <= budget.least_gain
                 if node.adoptable or (hopeless and not self._wide):
                     continue
-                stop = self._constructions.dive(node, budget, course, patient=first)
+                stop = yield from self._constructions.dive(node, budget, course, patient=first)
                 first = False
                 if stop is not None:
                     return stop
-        return search.explore(short, budget)
+        return (yield from search.explore(short, budget))
 
     def _chosen(self, options: Sequence[Option], root: Node, stop: Stop) -> Choice:
         search = self._search

@@ -16,6 +16,7 @@ from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.retention import Retention
 from ninfer_core.cache.room import Need, NoRoom, Room
 from ninfer_core.cache.running import Intended, RunningRequest
+from ninfer_core.cache.steps import Steps, whole
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import Frontier
 from ninfer_core.contract.results import CheckpointSummary, Grant
@@ -72,12 +73,12 @@ class RecoveryPoints:
                 self._program.alias(found.entry.owner, found.summary.ref, running.owner, wish.kind)
                 running.note(wish.kind, wish.frontier, "aliased")
         elif wish.frontier == running.base:
-            if self._take(running, wish, blocked=1):
+            if whole(self._take(running, wish, blocked=1)):
                 running.note(wish.kind, wish.frontier, "captured")
         else:
             running.note(wish.kind, wish.frontier, "skipped", "it lies before the reuse base")
 
-    def offer(self, running: RunningRequest, intended: Intended, blocked: int) -> bool:
+    def offer(self, running: RunningRequest, intended: Intended, blocked: int) -> Steps[bool]:
         """Try to make room for what the next pass reaches.
 
         Returns:
@@ -87,7 +88,7 @@ class RecoveryPoints:
         assert wish is not None
         if self._ends_pass(running, wish):
             return True
-        if self._take(running, wish, blocked):
+        if (yield from self._take(running, wish, blocked)):
             intended.armed = True
         else:
             intended.wish = None  # why is noted: it is not asked for again
@@ -114,10 +115,10 @@ class RecoveryPoints:
         near = frontier - max(anchors, default=0) < ENDPOINT_ANCHOR_DISTANCE
         return Wish(Frontier(frontier), SourceKind.LONG_ANCHOR, spare=near, by_coverage=True)
 
-    def _take(self, running: RunningRequest, wish: Wish, blocked: int) -> bool:
+    def _take(self, running: RunningRequest, wish: Wish, blocked: int) -> Steps[bool]:
         """Make room for a recovery point and use it; or note why not."""
         place = self._place(running, wish)
-        found = place if isinstance(place, NoRoom) else self._grant(running, wish, blocked)
+        found = place if isinstance(place, NoRoom) else (yield from self._grant(running, wish, blocked))
         if isinstance(place, NoRoom) or isinstance(found, NoRoom):
             assert isinstance(found, NoRoom)
             running.note(wish.kind, wish.frontier, "skipped", found.reason)
@@ -126,22 +127,23 @@ class RecoveryPoints:
         self._program.arm(running.handle, wish.frontier, wish.kind, found)
         return True
 
-    def _grant(self, running: RunningRequest, wish: Wish, blocked: int) -> Grant | NoRoom:
+    def _grant(self, running: RunningRequest, wish: Wish, blocked: int) -> Steps[Grant | NoRoom]:
         """Spare room on Device, else on Host, else what is worth less; at last the place of an older point."""
         need = self._need(running, wish, blocked)
-        found = self._room.spare(running, need, self._beside(running, wish))
+        found = yield from self._room.spare(running, need, self._beside(running, wish))
         if isinstance(found, NoRoom) and self._is_here(running, wish) and self._room.has_host:
-            found = self._room.spare(running, replace(need, on_device=False))
+            found = yield from self._room.spare(running, replace(need, on_device=False))
         if isinstance(found, NoRoom) and not wish.spare:
             if not wish.rewrite and self._room.is_spare(running, need):
                 return NoRoom("the last room is for the turn's own checkpoint")
             older = self._giving_way(running, wish, need)
             if older is None:
-                return self._room.worth(running, need)
-            found = self._room.worth(running, replace(need, gain=min(need.gain, self._loss(running, older))))
+                return (yield from self._room.worth(running, need))
+            less = replace(need, gain=min(need.gain, self._loss(running, older)))
+            found = yield from self._room.worth(running, less)
             if isinstance(found, NoRoom):
                 self._program.drop_checkpoint(running.owner, older.ref)
-                found = self._room.spare(running, need)
+                found = yield from self._room.spare(running, need)
         return found
 
     def _giving_way(self, running: RunningRequest, wish: Wish, need: Need) -> CheckpointSummary | None:

@@ -11,6 +11,7 @@ from ninfer_core.cache.evidence import Power, SharedCandidate
 from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.room import Need, NoRoom, Room
 from ninfer_core.cache.running import Intended, RunningRequest
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.results import Grant
@@ -75,7 +76,7 @@ class SharedPublication:
         else:
             running.note(SHARED, shared.frontier, "skipped", "no exact source: noted as demand")
 
-    def offer(self, running: RunningRequest, intended: Intended, blocked: int, lineage: Lineage) -> bool:
+    def offer(self, running: RunningRequest, intended: Intended, blocked: int, lineage: Lineage) -> Steps[bool]:
         """The second step: get a cell and room for a prefix that no private capture brings along, proved now.
 
         Returns:
@@ -89,7 +90,7 @@ class SharedPublication:
             return False
         if self._ends_pass(running, intended):
             return True
-        found = self._grant(running, intended, blocked, lineage)
+        found = yield from self._grant(running, intended, blocked, lineage)
         if isinstance(found, NoRoom):
             running.note(SHARED, shared.frontier, "skipped", found.reason)
             intended.shared = None
@@ -117,7 +118,9 @@ class SharedPublication:
                 intended.shared_cell = None
 
     # --- parts ----------------------------------------------------------------------------------------------------
-    def _grant(self, running: RunningRequest, intended: Intended, blocked: int, lineage: Lineage) -> Grant | NoRoom:
+    def _grant(
+        self, running: RunningRequest, intended: Intended, blocked: int, lineage: Lineage
+    ) -> Steps[Grant | NoRoom]:
         """Spare room first; then an automatic entry's place; then, with the power for it, whatever is worth less."""
         shared = intended.shared
         assert shared is not None
@@ -127,14 +130,16 @@ class SharedPublication:
         need = Need(shared.frontier, gain, blocked, needs_cell=True, spared=lineage.extended)
         full = not self._books.shared.free_cells
         here = self._program.sequence(running.handle).frontier == shared.frontier
-        found = NoRoom(FULL) if full else self._room.spare(running, need, self._beside(running, intended))
+        found: Grant | NoRoom = NoRoom(FULL)
+        if not full:
+            found = yield from self._room.spare(running, need, self._beside(running, intended))
         if isinstance(found, NoRoom) and not full and here and self._room.has_host:
-            found = self._room.spare(running, replace(need, on_device=False))
+            found = yield from self._room.spare(running, replace(need, on_device=False))
         if full and isinstance(found, NoRoom) and not shared.declared:
             for victim in self._reclaimable(lineage)[:1]:
-                found = self._room.instead_of(running, need, victim.owner)
+                found = yield from self._room.instead_of(running, need, victim.owner)
         if isinstance(found, NoRoom) and intended.power is Power.PRESSURE:
-            found = self._room.worth(running, need)
+            found = yield from self._room.worth(running, need)
         return found
 
     def _ends_pass(self, running: RunningRequest, intended: Intended) -> bool:

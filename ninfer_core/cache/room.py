@@ -10,9 +10,11 @@ from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.running import RunningRequest
+from ninfer_core.cache.steps import Abandoned, Steps
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
-from ninfer_core.contract.results import Ending, Grant
+from ninfer_core.contract.plans import SequenceHandle
+from ninfer_core.contract.results import Ending, Grant, ResourceResult
 from ninfer_core.program.planning.outcome import EVICTED
 from ninfer_core.program.planning.target import Capture, Target
 from ninfer_core.program.program import Program
@@ -70,33 +72,37 @@ class Room:
         demand = self._program.capture_demand(running.handle, need.frontier, need.on_device)
         return self._program.fits_without(running.owner, ref, demand)
 
-    def spare(self, running: RunningRequest, need: Need, beside: int = 0) -> Grant | NoRoom:
+    def spare(self, running: RunningRequest, need: Need, beside: int = 0) -> Steps[Grant | NoRoom]:
         """Room that degrades nobody, and leaves so many Device images beside it free."""
         target = self._target(running, need)
-        return self._carry_out(running, target) if self._fits(target, beside) else NoRoom("no spare room")
+        if not self._fits(target, beside):
+            return NoRoom("no spare room")
+        return (yield from self._carry_out(running, target))
 
     @property
     def other_lanes(self) -> int:
         return self._limits.lanes - 1
 
-    def instead_of(self, running: RunningRequest, need: Need, victim: OwnerId) -> Grant | NoRoom:
+    def instead_of(self, running: RunningRequest, need: Need, victim: OwnerId) -> Steps[Grant | NoRoom]:
         """Room by giving up one reclaimed owner. It goes in the same transition, so that a capture that cannot be
         completed costs nobody a place (EVI-3)."""
         target = self._target(running, need, victim)
-        return self._carry_out(running, target) if self._fits(target) else NoRoom("no room for its state")
+        if not self._fits(target):
+            return NoRoom("no room for its state")
+        return (yield from self._carry_out(running, target))
 
-    def worth(self, running: RunningRequest, need: Need) -> Grant | NoRoom:
+    def worth(self, running: RunningRequest, need: Need) -> Steps[Grant | NoRoom]:
         """Room for which others may be degraded, with a strictly positive net gain (VAL-7)."""
         demand = self._target(running, need).demand
         assert demand is not None
         option = Option(ordinal=0, demand=demand, needs_cell=need.needs_cell, gain=need.gain, blocked=need.blocked)
         budget = Budget(self._limits.capture_targets, None, clock=self._desk.clock, least_gain=LEAST_GAIN_NS)
-        choice = self._desk.capture(option, budget, self._desk.portfolio(), need.spared)
+        choice = yield from self._desk.capture(option, budget, self._desk.portfolio(), need.spared)
         if choice.node is None:
             return NoRoom(choice.reason)
         if not self._leaves_lanes(choice.node.target):
             return NoRoom(LANES)
-        return self._carry_out(running, choice.node.target)
+        return (yield from self._carry_out(running, choice.node.target))
 
     def _target(self, running: RunningRequest, need: Need, victim: OwnerId | None = None) -> Target:
         demand = self._program.capture_demand(running.handle, need.frontier, need.on_device)
@@ -110,10 +116,30 @@ class Room:
         assert isinstance(target.demand, Capture)
         return self._program.leaves_images(target.demand, self._limits.lanes, beside)
 
-    def _carry_out(self, running: RunningRequest, target: Target) -> Grant | NoRoom:
+    def _carry_out(self, running: RunningRequest, target: Target) -> Steps[Grant | NoRoom]:
+        """Piece by piece. Whoever stops half-way leaves no transition open behind."""
+        program = self._program
         with self._books.claimed(target.outcomes):
-            result = self._program.transition(target)
-            self._books.adopt(result, running.request)
-        if result.ending is Ending.COMMITTED and result.grant is not None:
-            return result.grant
-        return NoRoom(result.reason)
+            yield
+            plan = program.seal(target)
+            begun = program.start(plan)
+            if isinstance(begun, ResourceResult):
+                return NoRoom(begun.reason)
+            done = None
+            try:
+                while (done := self._books.driven(begun, plan)) is None:
+                    yield begun.waiting
+            except Abandoned:
+                begun.cancel()
+                while done is None:
+                    done = self._books.driven(begun, plan)
+                self._adopt(running, done)
+                raise
+            return self._adopt(running, done)
+
+    def _adopt(self, running: RunningRequest, done: ResourceResult | SequenceHandle) -> Grant | NoRoom:
+        assert isinstance(done, ResourceResult), "a capture makes no sequence"
+        self._books.adopt(done, running.request)
+        if done.ending is Ending.COMMITTED and done.grant is not None:
+            return done.grant
+        return NoRoom(done.reason)

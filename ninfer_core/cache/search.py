@@ -11,14 +11,16 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ninfer_core.cache.budget import Budget, Stop
+from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget, Stop
 from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.guide import Guide, Move
 from ninfer_core.cache.lack import Lack
 from ninfer_core.cache.node import Chosen, Node, key_of
 from ninfer_core.cache.objective import Objective
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
+from ninfer_core.program.ledger.objects import Replicas
 from ninfer_core.program.planning.target import Capture, Target
 from ninfer_core.program.program import Program
 
@@ -35,7 +37,8 @@ class _Waiting:
 
 
 class Search:
-    """One planning session: bound to a revision, never resumed (PLAN-7).
+    """One planning session, bound to a revision: once ended it is never resumed (PLAN-7). It may be left between steps
+    while rows decode inside their promise (CAP-10): that adds pages which no checkpoint names, and changes no J.
 
     Attributes:
         licensed: the only owners that may be fully evicted (PLAN-5); None where all may.
@@ -57,7 +60,8 @@ class Search:
         self._guides: dict[int, Guide] = {}
         self._identities: dict[int, Node] = {}
         self._heap: list[_Waiting] = []
-        self._seen: set[tuple[int, ...]] = set()
+        self._known: dict[tuple[int, ...], Node] = {}
+        self._expanded: set[Node] = set()
         self._ordinal = 0
         self._overflowed = False
         self.licensed: frozenset[OwnerId] | None = None
@@ -113,9 +117,33 @@ class Search:
         guide.look(self._session.sole(node.target) if node.chosen else guide.untouched)
         return guide
 
+    def sole(self, option: Option, chosen: Chosen) -> Replicas:
+        """What single owners hold in a target that need not be assessed."""
+        return self._session.sole(Target(option.demand, {owner: vertex.outcome for owner, vertex in chosen.items()}))
+
     def loss(self, option: Option, vertex: Vertex) -> float:
         """What this end state alone would add to J. An estimate."""
-        return self._objective.predict(vertex, self.guide(option).sole)
+        return self._objective.predict(vertex, self.guide(option).leaving)
+
+    def losses(self, node: Node, *, most: int) -> Steps[dict[OwnerId, float]]:
+        """What the end state of each owner in an adoptable target adds to J: beside all others where the target loses
+        more than they do one by one, since two that stand in for each other look worthless so. An estimate.
+
+        Args:
+            most: owners; of more each is taken alone.
+        """
+        losses = {owner: self.loss(node.option, vertex) for owner, vertex in node.chosen.items()}
+        surprise = node.value - self.identity(node.option).value - sum(losses.values())
+        if surprise <= LEAST_GAIN_NS or len(losses) > most:
+            return losses
+        leaving, gone = self.guide_at(node).leaving, node.option.base_dead | node.option.lost
+        outcomes = {owner: vertex.outcome for owner, vertex in node.chosen.items()}
+        whole = self._objective.together(outcomes, leaving, gone)
+        for owner in losses:
+            yield
+            others = {other: outcome for other, outcome in outcomes.items() if other != owner}
+            losses[owner] = max(losses[owner], whole - self._objective.together(others, leaving, gone))
+        return losses
 
     def lack(self, node: Node) -> Lack:
         """What Program says is missing."""
@@ -134,7 +162,7 @@ class Search:
             nodes = [node, self._as_it_is(fallback)]
         for node in nodes:
             self._identities[node.option.ordinal] = node
-            self._seen.add((node.option.ordinal,))
+            self._known[key_of(node.option, {})] = node
             self._compare(node)
         return nodes
 
@@ -156,30 +184,28 @@ class Search:
         Args:
             limit: J above it need not be exact.
         """
-        self._seen.add(key_of(option, chosen))
-        self.assessed += 1
-        target = Target(option.demand, {owner: vertex.outcome for owner, vertex in chosen.items()})
-        found = self._session.assess(target)
-        identity = self.identity(option)
-        gap = self._gap(option, chosen)
-        node = Node(option, chosen, target, found.projection, found.readiness, found.reason, gap, math.inf)
-        if node.adoptable:
-            node.value = self._objective.judge(option, target, found.projection, identity.projection, limit)
+        key = key_of(option, chosen)
+        node = self._known.get(key)
+        if node is None:
+            self.assessed += 1
+            target = Target(option.demand, {owner: vertex.outcome for owner, vertex in chosen.items()})
+            found = self._session.assess(target)
+            gap = self._gap(option, chosen)
+            node = Node(option, chosen, target, found.projection, found.readiness, found.reason, gap, math.inf)
+            self._known[key] = node
+        if node.adoptable and node.value > node.limit < limit:  # not judged, or not as far as is asked now
+            node.value, node.limit = self._judged(node, limit), limit
             self._compare(node)
         return node
 
-    def _predicted(self, node: Node) -> float:
-        """J as the losses of its steps add up."""
-        losses = (self.loss(node.option, vertex) for vertex in node.chosen.values())
-        return self.identity(node.option).value + sum(losses)
+    def _judged(self, node: Node, limit: float = math.inf) -> float:
+        """J, of what does not fit, too: the better prediction for what it leads to."""
+        before = self.identity(node.option).projection
+        return self._objective.judge(node.option, node.target, node.projection, before, limit)
 
     def identity(self, option: Option) -> Node:
         """The option as it is. Raises KeyError before `identities`."""
         return self._identities[option.ordinal]
-
-    def has_seen(self, option: Option, chosen: Chosen) -> bool:
-        """Whether the target was assessed."""
-        return key_of(option, chosen) in self._seen
 
     def fits(self, option: Option) -> bool | None:
         """Whether any target of the option fits; None when that has not come out."""
@@ -222,13 +248,29 @@ class Search:
         return not any(owner in holders and vertex.evicted for owner, vertex in chosen.items())
 
     # --- exploration ----------------------------------------------------------------------------------------------
-    def explore(self, seeds: Iterable[Node], budget: Budget) -> Stop:
+    def tried(self, option: Option, chosen: Chosen, budget: Budget, gain: float) -> Steps[Node | Stop]:
+        """One optional target: for nothing where it was assessed before; else within the budget, or why not.
+
+        Args:
+            gain: what it promises over the incumbent.
+        """
+        if key_of(option, chosen) in self._known:
+            return self.assess(option, chosen)
+        yield
+        if stop := budget.stop(gain):
+            return stop
+        node = self.assess(option, chosen)
+        budget.spent(len(chosen))
+        return node
+
+    def explore(self, seeds: Iterable[Node], budget: Budget) -> Steps[Stop]:
         """Best first, until nothing waits, the budget ends, or no gain is in sight."""
         for node in seeds:
             if self.is_hopeless(node.option):
                 continue
             if stop := budget.stop(self.incumbent - node.value):
                 return stop
+            yield
             self._expand(node)
         while self._heap:
             waiting = heapq.heappop(self._heap)
@@ -238,20 +280,19 @@ class Search:
             parent, vertex = waiting.parent, waiting.vertex
             if self.is_hopeless(parent.option):
                 continue
-            chosen = {**parent.chosen, vertex.owner: vertex}
-            if self.has_seen(parent.option, chosen):
-                continue
-            if stop := budget.stop(gain):
-                return stop
-            node = self.assess(parent.option, chosen)
-            budget.spent(len(chosen))
-            if not node.adoptable:
-                node.value = self._predicted(node)
-            if self.wide or not node.adoptable:
-                self._expand(node)
+            found = yield from self.tried(parent.option, {**parent.chosen, vertex.owner: vertex}, budget, gain)
+            if isinstance(found, Stop):
+                return found
+            if self.wide or not found.adoptable:
+                self._expand(found)
         return Stop.EXPANSION_CAPACITY if self._overflowed else Stop.QUEUE_EXHAUSTED
 
     def _expand(self, node: Node) -> None:
+        if node in self._expanded:
+            return
+        self._expanded.add(node)
+        if node.chosen and not node.adoptable:
+            node.value = self._judged(node)
         guide = self.guide_at(node)
         lack = self.lack(node)
         moves = guide.moves(node.chosen, lack, self.licensed, wide=self.wide)

@@ -32,7 +32,7 @@ class Point:
         credit: its owner has explicit credit.
         demands: those in the window that match it.
         rebuild: price of its canonical prefill from root.
-        sources: itself and every catalogued checkpoint on its path, when it was first asked for.
+        above: every other catalogued checkpoint on its path, when it was first asked for.
     """
 
     ref: CheckpointRef
@@ -42,7 +42,7 @@ class Point:
     credit: bool
     demands: Sequence[int]
     rebuild: float
-    sources: tuple[Point, ...] | None = None
+    above: tuple[CheckpointRef, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +206,14 @@ class Portfolio:
                 least = min(least, price)
         return point.rebuild - least
 
-    def _sources(self, point: Point) -> tuple[Point, ...]:
-        found = point.sources
-        if found is None:
-            above = (self._point(ref) for ref in sorted(self._paths.ancestors(point.ref)))
-            found = point.sources = (point, *(p for p in above if p is not None))
-        return found
+    def _sources(self, point: Point) -> Iterator[Point]:
+        """Itself, and every catalogued checkpoint on its path."""
+        if point.above is None:
+            refs = sorted(self._paths.ancestors(point.ref))
+            # By name: two of the same text lie on each other's path, and should go without the garbage collector.
+            point.above = tuple(ref for ref in refs if ref != point.ref and self._point(ref) is not None)
+        yield point
+        yield from map(self._points.__getitem__, point.above)
 
     def _price(self, source: Point, point: Point, end: End) -> float:
         """Of restoring the source and computing on to the point."""

@@ -19,7 +19,7 @@ class Signal:
     Attributes:
         revision: of the resources.
         running: requests that occupy a lane.
-        settled: transitions that have come to an end.
+        settled: admissions that have come to an end with a change.
         head: whose protection holds.
     """
 
@@ -35,7 +35,7 @@ class Scheduler:
     Attributes:
         waiting: in order of submission.
         running: in order of admission; those that have ended too, until their state is settled.
-        opening: admitted, and its transition is still being carried out.
+        opening: it is being decided how to admit it, or its transition is being carried out.
         donors: what ran when the head was first blocked: their ends are what it waits for (ACT-5).
     """
 
@@ -82,7 +82,7 @@ class Scheduler:
         self._tried.clear()
 
     def open(self, request: ActiveRequest) -> None:
-        """A waiting request's transition has started. Until it is Active it keeps its place."""
+        """A waiting request's admission takes several pieces. Until it is Active it keeps its place."""
         place = self.waiting.index(request)
         self._before_opening = tuple(self.waiting)[:place]
         self.waiting.remove(request)
@@ -101,8 +101,19 @@ class Scheduler:
 
     def reopen(self, request: ActiveRequest) -> None:
         """An opening request's transition was aborted: it waits where it did before."""
+        self.put_back(request)
+        self._settled += 1
+
+    def put_back(self, request: ActiveRequest) -> bool:
+        """An opening request turned out to be blocked before its transition started: nothing has changed.
+
+        Returns:
+            Whether that still tells anything: not when the head that it would have passed has left meanwhile.
+        """
+        holds = not self._before_opening or self._before_opening[0] in self.waiting
         self.waiting.insert(sum(r in self.waiting for r in self._before_opening), request)
-        self._close()
+        self.opening, self._before_opening = None, ()
+        return holds
 
     def leave(self, request: ActiveRequest) -> None:
         """The request is over: forget it here."""
@@ -114,7 +125,7 @@ class Scheduler:
                 self._forget_head()
             self._close()
         else:
-            if request is self.waiting[0]:
+            if request is self.waiting[0] and not (self.opening is not None and self._heads()):
                 self._forget_head()
             self.waiting.remove(request)
 

@@ -14,8 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ninfer_core.cache.admission import Admission, Admitted, Ask, Blocked, Failed, Passing, Refused, Transferring
+from ninfer_core.cache.admission import (
+    Admission,
+    Admitted,
+    Ask,
+    Blocked,
+    Failed,
+    Passing,
+    Refused,
+    Transferring,
+    Undecided,
+)
 from ninfer_core.cache.books import AdoptionError
+from ninfer_core.cache.budget import Budget
 from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.contract.plans import SequenceHandle
 from ninfer_core.engine.active import ActiveRequest, Ending, Wish
@@ -38,8 +49,14 @@ MOST_ATTEMPTS = 3
 LOOK_AGAIN = 0.001
 """Seconds until copies are looked at again while no row runs."""
 
+PIECE_NS = 700_000
+"""Time between two decode rounds for planning, about: what takes longer goes on after the next. Where rounds are long,
+planning may take the same share of one as a transition: few pieces do then, and the first token does not wait for many.
+"""
+
 TRANSFER_SHARE = 0.25
-"""How much longer than the decode round before it a request may wait for the next, for another's state to be moved."""
+"""How much longer than the decode round before it a request may wait for the next, for another's state to be moved, or
+for planning where rounds are long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +66,8 @@ class WorkerLimits:
         lanes: requests that run at once.
         prefill_chunk: tokens of one prefill pass.
         queue: requests that may wait.
-        transfer_share: of a decode round's time, that the open transition may take before the next one. It takes one
-            piece of its work in any case.
+        transfer_share: of a decode round's time, that the open transition or planning may take before the next one. A
+            transition takes one piece of its work in any case.
     """
 
     lanes: int
@@ -72,6 +89,12 @@ class Worker:
         """Seconds of the last decode round; 0 when no row was ready."""
         self._ran = False
         """Whether a pass ran since the last pause."""
+        self._until: int | None = None
+        """When planning has to leave the machine to the rows that decode; None where there are none."""
+        self._put_off: set[str] = set()
+        """What there was no time for before the last decode round."""
+        self._boundary: Budget | None = None
+        """What is left of an admission boundary's optional planning, while it goes on after a round."""
         self._scheduler = Scheduler(limits.lanes)
         self._inbox: deque[ActiveRequest] = deque()
         self._errands: deque[Errand[Any]] = deque()
@@ -136,10 +159,13 @@ class Worker:
     def _run(self) -> None:
         try:
             while self._collect():
+                self._until, opening = self._deadline(), self._scheduler.opening
                 self._transfer()
                 self._stop_wished()
                 self._settle_ended()
                 self._calls()
+                if opening is None:
+                    self._until = self._deadline()  # what callers ask for does not take planning's time
                 self._admit()
                 self._prefill()
                 self._decode()
@@ -179,8 +205,8 @@ class Worker:
         self._ran = False
 
     def _calls(self) -> None:
-        """Carry out what callers asked of the books, between two units of work and with no transition open (SES-1)."""
-        while self._errands and self._scheduler.opening is None:
+        """Carry out what callers asked of the books, between two units of work and with the books at rest (SES-1)."""
+        while self._errands and self._manager.at_rest:
             with self._changed:
                 errand = self._errands.popleft()
             errand.run()
@@ -192,29 +218,57 @@ class Worker:
 
     # --- admission ------------------------------------------------------------------------------------------------
     def _transfer(self) -> None:
-        """Pieces of the open transition's work for a bounded time; rows run between two calls (TXN-7)."""
+        """Pieces of the opening request's work for a bounded time; rows run between two calls (TXN-7)."""
         until = time.perf_counter() + self._share * self._round
         while (request := self._scheduler.opening) is not None:
             if request.wish is not Wish.GO_ON:
-                self._manager.cancel(request.id)  # once its transition has come to its abort, it waits again
-            self._heard(request, self._try(request, self._manager.advance))
+                self._manager.cancel(request.id)  # once it has come to its abort, it waits again
+            admission = self._try(request, partial(self._manager.advance, self._left))
+            if not isinstance(admission, Undecided | Blocked | Refused):
+                self._boundary = None  # one was admitted: the next looks at another state of things
+            self._heard(request, admission)
             if time.perf_counter() >= until:
                 return
 
     def _admit(self) -> None:
         """The head first, then those that may pass it. All of them share one boundary's planning time (PLAN-8)."""
         scheduler, manager = self._scheduler, self._manager
-        if self._errands or any(row.held or not self._program.settled(_handle(row)) for row in scheduler.running):
+        waited_for = any(row.held or not self._program.settled(_handle(row)) for row in scheduler.running)
+        if self._errands or waited_for or not self._manager.at_rest:
             return  # another transition would keep them from what they wait for
-        budget = manager.budget(len(scheduler.running))
+        budget, self._boundary = self._boundary or manager.budget(len(scheduler.running)), None
         while (request := scheduler.next(self._program.revision)) is not None:
+            most_ns = self._allowance("admission")
+            if most_ns == 0:
+                self._boundary = budget
+                return
             passing = None
             if (head := scheduler.passed_by(request)) is not None:
                 passing = Passing(_ask(head), tuple(_handle(donor) for donor in scheduler.donors))
-            admission = self._try(request, partial(manager.admit, _ask(request), budget, passing))
-            if isinstance(admission, Blocked):
-                scheduler.block(request, self._program.revision)
+            admission = self._try(request, partial(manager.admit, _ask(request), budget, passing, most_ns=most_ns))
+            if isinstance(admission, Undecided):
+                self._boundary = budget
             self._heard(request, admission)
+
+    def _deadline(self) -> int | None:
+        """When planning is to end before the next decode round; None where no row waits for one."""
+        if not self._scheduler.decoding():
+            return None
+        return time.perf_counter_ns() + max(PIECE_NS, int(self._share * self._round * 1e9))
+
+    @property
+    def _left(self) -> int | None:
+        """Nanoseconds that planning may still take before the next decode round; None where nobody waits for one."""
+        return None if self._until is None else self._until - time.perf_counter_ns()
+
+    def _allowance(self, what: str) -> int | None:
+        """As long, for something that has not begun: 0 puts it off, but never twice in a row."""
+        left = self._left
+        if left is None or left > 0 or what in self._put_off:
+            self._put_off.discard(what)
+            return None if left is None else max(1, left)
+        self._put_off.add(what)
+        return 0
 
     def _try(self, request: ActiveRequest, act: Callable[[], Admission]) -> Admission | None:
         """None when the request has failed and is told so."""
@@ -230,16 +284,19 @@ class Worker:
         """Act on an admission's outcome."""
         scheduler = self._scheduler
         match admission:
-            case None | Blocked():
+            case None:
                 pass
+            case Blocked():
+                if scheduler.opening is not request or scheduler.put_back(request):
+                    scheduler.block(request, self._program.revision)
             case Refused(reason=reason):
                 self._end(request, FinishReason.ERROR, CapacityError(reason))
-            case Transferring():
+            case Undecided() | Transferring():
                 if scheduler.opening is not request:
                     scheduler.open(request)
-            case Failed(reason=reason):
+            case Failed(reason=reason, begun=begun):
                 if scheduler.opening is request:
-                    scheduler.reopen(request)
+                    (scheduler.reopen if begun else scheduler.put_back)(request)
                 request.attempts += request.wish is Wish.GO_ON  # one that was cancelled has not failed
                 if request.attempts >= MOST_ATTEMPTS:
                     why = f"room could not be made ({reason}): try again, or lower --max-new"
@@ -269,13 +326,15 @@ class Worker:
         if not self._may_run(request, until):
             return
         try:
-            until = self._manager.before_pass(request.id, until, len(self._scheduler.running))
+            blocked = len(self._scheduler.running)
+            end = self._manager.before_pass(request.id, until, blocked, most_ns=self._allowance("captures"))
         except AdoptionError:
             raise
         except BaseException as error:
             self._end(request, FinishReason.ERROR, error)
             return
-        self._pass([request], until - request.prefilled)
+        if end is not None:
+            self._pass([request], end - request.prefilled)
 
     def _decode(self) -> None:
         """One round over every ready row. Almost always one token each; after a forced closing a few."""
@@ -291,7 +350,8 @@ class Worker:
     def _may_run(self, request: ActiveRequest, until: int) -> bool:
         """Whether a pass up to a frontier may run now: beside an open transition only inside its own reservation
         (TXN-7). What else it has to do waits for the books to be at rest; meanwhile the others run."""
-        request.held = self._scheduler.opening is not None and not self._manager.runs_beside(request.id, until)
+        waits = not self._manager.at_rest and self._manager.offering != request.id
+        request.held = waits and not self._manager.runs_beside(request.id, until)
         return not request.held
 
     def _grown(self, request: ActiveRequest) -> bool:
@@ -369,14 +429,15 @@ class Worker:
     def _end(
         self, request: ActiveRequest, reason: FinishReason, error: BaseException | None = None, *, keep: bool = True
     ) -> None:
-        """Settle Program and ResourceManager, then tell the caller, whatever fails on the way. While a transition is
-        open a running request only stops: it keeps its reservation until the books are at rest (ACT-4, TXN-1).
+        """Settle Program and ResourceManager, then tell the caller, whatever fails on the way. Until the books are at
+        rest a running request only stops, and keeps its reservation (ACT-4, TXN-1).
 
         Only what cannot even be discarded is raised: then the books no longer hold, and the Engine must not go on.
         """
         if request.channel.finished is not None or request.ending is not None:  # what came after is not its own failure
             raise error or RuntimeError(f"request {request.id} has two ends")
-        if request.handle is not None and self._scheduler.opening is not None:
+        mine = self._manager.offering == request.id
+        if request.handle is not None and not (self._manager.at_rest or mine):
             request.ending = Ending(reason, error, keep)
             return
         self._scheduler.leave(request)
@@ -395,7 +456,7 @@ class Worker:
     def _settle_ended(self) -> None:
         """The books are at rest again: settle who has ended meanwhile, in order of admission. Who was cancelled since
         then is not kept (DEF-4)."""
-        for request in self._scheduler.ended() if self._scheduler.opening is None else ():
+        for request in self._scheduler.ended() if self._manager.at_rest else ():
             ending, request.ending = request.ending, None
             assert ending is not None
             self._end(request, ending.reason, ending.error, keep=ending.keep and request.wish is not Wish.CANCEL)

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ninfer_cli.collector import settle
+from ninfer_core.cache.deliberation import Deliberation
 from ninfer_core.cache.manager import Admitted
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import PAGE_SIZE
@@ -93,11 +94,10 @@ def measure(traffic: Traffic, rounds: int, clock: Callable[[], int]) -> tuple[li
 
 def profiled(traffic: Traffic, rounds: int) -> None:
     """Where the planner's time goes."""
-    profile, desk = cProfile.Profile(), traffic.managed.manager._desk
-    plan = desk.materialize
-    desk.materialize = lambda *asked: profile.runcall(plan, *asked)
+    profile, go_on = cProfile.Profile(), Deliberation.go_on
+    Deliberation.go_on = lambda *asked: profile.runcall(go_on, *asked)  # type: ignore[method-assign]
     measure(traffic, rounds, time.perf_counter_ns)
-    desk.materialize = plan
+    Deliberation.go_on = go_on  # type: ignore[method-assign]
     pstats.Stats(profile).sort_stats("tottime").print_stats(32)
 
 

@@ -31,6 +31,7 @@ from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.cache.planner import Choice
+from ninfer_core.cache.steps import Steps
 from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import OwnerId, RequestId
@@ -82,7 +83,10 @@ class LruDesk(Desk):
     """Deepest match first; room is made by evicting whole owners, least recently used first. With a Host tier owners
     are demoted there in the same order, and the oldest are evicted when it is full. Nothing is weighed."""
 
-    def materialize(self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None) -> Choice:
+    def materialize(
+        self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None
+    ) -> Steps[Choice]:
+        yield
         session, assessed = self._program.session(), 0
         for option in options:
             pick, tried = self._make_room(session, option, self._books.private, ())
@@ -92,7 +96,10 @@ class LruDesk(Desk):
         found = session.assess(Target(options[-1].demand))
         return Choice(None, found.readiness, found.reason, Stop.NO_PRESSURE, assessed)
 
-    def capture(self, option: Option, budget: Budget, portfolio: Portfolio, spared: Collection[OwnerId]) -> Choice:
+    def capture(
+        self, option: Option, budget: Budget, portfolio: Portfolio, spared: Collection[OwnerId]
+    ) -> Steps[Choice]:
+        yield
         pick, tried = self._make_room(self._program.session(), option, self._books.shared, spared)
         readiness = Readiness.TEMPORARILY_BLOCKED if pick is None else pick.readiness
         return Choice(pick, readiness, "no room", Stop.NO_PRESSURE, tried)  # type: ignore[arg-type]
@@ -190,7 +197,7 @@ class Replay:
         self.manager = ResourceManager(self.program, limits, self.cost, clock)
         if policy == "lru":
             desk = LruDesk(self.program, self.manager.books, self.cost)
-            self.manager._desk = desk
+            self.manager._decisions._desk = desk
             self.manager._captures = Captures(self.program, self.manager.books, limits, desk)
         self.tally = Tally()
         self._seen = Seen()

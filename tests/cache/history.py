@@ -17,7 +17,17 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from ninfer_core.cache.admission import Admission, Admitted, Ask, Blocked, Failed, Passing, Refused, Transferring
+from ninfer_core.cache.admission import (
+    Admission,
+    Admitted,
+    Ask,
+    Blocked,
+    Failed,
+    Passing,
+    Refused,
+    Transferring,
+    Undecided,
+)
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.contract.ids import Frontier, RequestId
@@ -54,6 +64,7 @@ class Turn:
     value: int = 0
     prompt_done: bool = False
     reused: int = 0
+    tried: bool = False
 
     def next_token(self) -> int:
         token = self.value % 64
@@ -73,6 +84,10 @@ class History:
         self.talks: list[Talk] = []
         self.waiting: list[Turn] = []
         self.opening: Turn | None = None
+        self.undecided = False
+        """Of the opening: nothing has changed for it yet."""
+        self.offering: Turn | None = None
+        """Whose captures are being settled piece by piece."""
         self.running: list[Turn] = []
         self.counts: Counter[str] = Counter()
         self.trouble = ""
@@ -103,6 +118,15 @@ class History:
                 raise MemoryError("injected: arm")
             arm(*arguments)
 
+        room = self.manager._captures._points._room
+        adopt = room._adopt
+
+        def adopted(*arguments):
+            found = adopt(*arguments)
+            self.account.settled()  # other pieces may follow before the pass
+            return found
+
+        room._adopt = adopted  # type: ignore[method-assign]
         program.seal, program.start, program.arm = sealed, started, armed  # type: ignore[method-assign]
 
     def _troubled(self, kind: str) -> bool:
@@ -117,6 +141,7 @@ class History:
         free = [o for o, entry in books.eligible().items() if entry is not None]
         if free:
             books.release(free[0])
+            self.account.settled()
 
     # --- rules ----------------------------------------------------------------------------------------------------
     def submit(self, choices: Choices) -> None:
@@ -136,7 +161,7 @@ class History:
             self._admit(self.waiting[choices.pick(len(self.waiting))], choices)
 
     def advance(self, choices: Choices) -> None:
-        """A piece of the open transition; sometimes its request is cancelled."""
+        """A piece of the opening's planning or transition; sometimes its request is cancelled."""
         if self.opening is None:
             return
         if choices.pick(8) == 0:
@@ -144,18 +169,22 @@ class History:
             self.counts["cancelled"] += 1
         for _ in range(1 + choices.pick(3)):
             if self.opening is not None:
-                self._heard(self.opening, self.manager.advance())
+                self._go_on(self.opening, _piece(choices))
 
     def prefill(self, choices: Choices) -> None:
-        turn = next((turn for turn in self.running if not turn.prompt_done), None)
+        turn = self.offering or next((turn for turn in self.running if not turn.prompt_done), None)
         if turn is None:
             return
         self._finish_transfer()
         assert turn.handle is not None
+        self.offering = None
         self._arrange_trouble(choices, ("arm", "refused", "stale", "copy"))
         try:
             until = self.program.sequence(turn.handle).frontier + CHUNK
-            self.manager.before_pass(turn.ask.request, until, len(self.running))
+            if self.manager.before_pass(turn.ask.request, until, len(self.running), most_ns=_piece(choices)) is None:
+                self.counts["captures take pieces"] += 1
+                self.offering = turn
+                return
         except MemoryError:
             self._end(turn, keep=False)
             return
@@ -167,7 +196,9 @@ class History:
         """Rounds of all ready rows; they may run between two pieces of a transition."""
         for _ in range(1 + choices.pick(6)):
             if rows := [turn for turn in self.running if turn.prompt_done]:
-                self.counts["decode beside a transition"] += self.opening is not None
+                self.counts["decode beside a transition"] += self.opening is not None and not self.undecided
+                self.counts["decode beside planning"] += self.undecided
+                self.counts["decode beside captures"] += self.offering is not None
                 self._pass(rows, choices)
 
     def end(self, choices: Choices) -> None:
@@ -183,7 +214,7 @@ class History:
     def release(self, choices: Choices) -> None:
         """An explicit release: never of an owner that somebody leans on."""
         owners = [entry.owner for entry in self.manager.books.entries()]
-        if not owners or choices.pick(4):
+        if not owners or choices.pick(4) or self.undecided or self.offering is not None:
             return
         owner = owners[choices.pick(len(owners))]
         held = owner in self.account.edges.values() or self.opening is not None
@@ -201,7 +232,7 @@ class History:
 
     # --- the check after every rule -------------------------------------------------------------------------------
     def check(self) -> None:
-        if self.opening is None:
+        if (self.opening is None or self.undecided) and self.offering is None:
             self.manager.audit()
         else:  # between two pieces of a transition the ledger is whole; records and books follow at its end
             audit(self.program.physical)
@@ -209,35 +240,48 @@ class History:
 
     # --- admission ------------------------------------------------------------------------------------------------
     def _admit(self, turn: Turn, choices: Choices) -> None:
-        if self.opening is not None:
+        if self.opening is not None or self.offering is not None:
             assert isinstance(self.manager.admit(turn.ask), Blocked), "one transition at a time"
             return
         if len(self.running) >= self.machine.lanes:
             return
+        # Nobody is tried for the first time before those that were submitted earlier.
+        turn = min((other for other in self.waiting if not other.tried), key=lambda t: t.ask.order, default=turn)
+        turn.tried = True
         self._arrange_trouble(choices, ("start", "refused", "stale", "arm", *("copy",) * 4))
         passing, head = None, self.waiting[0]
         donors = tuple(other.handle for other in self.running if other.handle is not None)
         if head is not turn and donors:
             passing = Passing(head.ask, donors)
         try:
-            self._heard(turn, self.manager.admit(turn.ask, self.manager.budget(len(self.running)), passing))
+            budget, most_ns = self.manager.budget(len(self.running)), _piece(choices)
+            self._heard(turn, self.manager.admit(turn.ask, budget, passing, most_ns=most_ns))
         except MemoryError:
             self.counts["start raised"] += 1
         if self.opening is None:
             self._calm()
 
     def _heard(self, turn: Turn, admission: Admission) -> None:
+        self.undecided = isinstance(admission, Undecided)
+        self.counts["planning takes pieces"] += self.undecided
         match admission:
-            case Transferring():
+            case Undecided() | Transferring():
                 if self.opening is None:
                     self.waiting.remove(turn)
                     self.opening = turn
             case Blocked():
                 self.counts["blocked"] += 1
                 assert self.running, "nothing runs, and yet the request is blocked"
+                if self.opening is turn:
+                    self.counts["blocked after pieces"] += 1
+                    self.opening = None
+                    self.waiting.insert(0, turn)
             case Refused():
                 self.counts["refused"] += 1
-                self.waiting.remove(turn)
+                if self.opening is turn:
+                    self.opening = None
+                else:
+                    self.waiting.remove(turn)
                 self.manager.forget(turn.ask.request)
             case Failed(reason=reason):
                 self.counts[f"failed: {reason}"] += 1
@@ -264,7 +308,23 @@ class History:
 
     def _finish_transfer(self) -> None:
         while self.opening is not None:
-            self._heard(self.opening, self.manager.advance())
+            self._go_on(self.opening, None)
+
+    def _go_on(self, turn: Turn, most_ns: int | None) -> None:
+        try:
+            self._heard(turn, self.manager.advance(most_ns))
+        except MemoryError:  # its plan could not be started: it waits again
+            self.counts["start raised"] += 1
+            self.opening, self.undecided = None, False
+            self.waiting.insert(0, turn)
+            self._calm()
+
+    def _finish_offering(self) -> None:
+        if (turn := self.offering) is not None:
+            assert turn.handle is not None
+            self.offering = None
+            until = self.program.sequence(turn.handle).frontier + CHUNK
+            self.manager.before_pass(turn.ask.request, until, len(self.running))
 
     # --- passes and ends ------------------------------------------------------------------------------------------
     def _pass(self, turns: list[Turn], choices: Choices) -> None:
@@ -295,6 +355,11 @@ class History:
 
     def _end(self, turn: Turn, keep: bool) -> None:
         self._finish_transfer()
+        if self.offering is turn:  # what is being settled for it ends with it
+            self.counts["ended while captures were settled"] += 1
+            self.offering = None
+        else:
+            self._finish_offering()
         assert turn.handle is not None
         request, sequence = turn.ask.request, self.program.sequence(turn.handle)
         self.running.remove(turn)
@@ -371,6 +436,11 @@ class History:
 
     def _calm(self) -> None:
         self.trouble, self.program.fault = "", None
+
+
+def _piece(choices: Choices) -> int | None:
+    """How long the manager may plan before it comes back, on the history's clock; mostly to the end."""
+    return (None, None, 1, 3_000, 20_000)[choices.pick(5)]
 
 
 def drive(history: History, seed: int, steps: int) -> History:

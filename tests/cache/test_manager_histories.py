@@ -22,7 +22,7 @@ class TestHistories(machine(History).TestCase):
 @pytest.mark.req("TXN-4", "TXN-9", "TXN-10", "TXN-11", "RET-2", "RET-3", "RET-4", "AUT-2", "AUT-4", "INV-8", "INV-11")
 def test_machines_of_all_kinds_serve_through_every_kind_of_trouble() -> None:
     rng, counts = random.Random(5), Counter[str]()
-    for _ in range(14):
+    for _ in range(50):
         history = drive(History(machines(rng)), rng.randrange(1 << 30), 250)
         counts += history.counts
         _serves(history)
@@ -36,7 +36,9 @@ def test_machines_of_all_kinds_serve_through_every_kind_of_trouble() -> None:
     troubles = {"injected start", "injected refused", "injected stale", "injected arm", "a pass failed"}
     ends = {"kept", "discarded", "finished without a place", "cancelled", "released", "release refused"}
     failures = {"failed: the plan is stale", "failed: a copy failed", "failed: cancelled", "decode beside a transition"}
-    for what in (*sources, *troubles, *ends, *failures):
+    pieces = {"decode beside planning", "decode beside captures", "ended while captures were settled"}
+    pieces |= {"blocked after pieces", "failed: nobody wants it any more"}
+    for what in (*sources, *troubles, *ends, *failures, *pieces):
         assert counts[what] >= 1, f"{what} never happened: {counts}"
 
 

@@ -15,6 +15,7 @@ from ninfer_core.cache.cost import CostModel, PrefillCost, TransferCost
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.retention import Retention
+from ninfer_core.cache.steps import whole
 from ninfer_core.contract.ids import CheckpointRef, Generation, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.contract.results import CheckpointSummary
@@ -98,7 +99,7 @@ def evicted(choice: object) -> set[int]:
 def test_identities_that_fit_are_sealed_at_once() -> None:
     problem = build([Shelf(2), Shelf(2)], Vector(5, 0, (9,), 0), [root(4)])
     planner = problem.planner()
-    planner._domain._read = lambda: pytest.fail("nobody looks at victims")
+    planner.planner._domain._read = lambda: pytest.fail("nobody looks at victims")
     choice = planner.materialize(problem.options, plenty())
     assert (choice.stop, choice.targets, choice.readiness) == (Stop.NO_PRESSURE, 1, Readiness.READY)
 
@@ -309,9 +310,9 @@ def test_every_reason_to_stop_leaves_a_verified_incumbent(monkeypatch: pytest.Mo
         Stop.TARGET_BUDGET,
     )
     many = build([Shelf(1) for _ in range(40)], Vector(50, 0, (41,), 0), [root(38)])
-    planner = many.planner()
+    planner = many.planner().planner
     steps = planner._search
-    stop = planner._constructions.dive(*steps.identities(many.options[0]), Budget(10, 10**12))
+    stop = whole(planner._constructions.dive(*steps.identities(many.options[0]), Budget(10, 10**12)))
     assert stop is Stop.WORK_BUDGET, "ten targets of 38 owners are more work than ten may be"
     assert steps.best is not None and steps.best.adoptable and len(steps.best.chosen) == 38
     monkeypatch.setattr(search, "MOST_NODES", 1)

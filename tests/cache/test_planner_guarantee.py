@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ninfer_core.cache.manager import Admitted, Blocked, Refused
+from ninfer_core.cache.admission import Admitted, Blocked, Refused
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import PAGE_SIZE
 from ninfer_core.contract.statistics import MissReason, SourceKind, SourceOperation

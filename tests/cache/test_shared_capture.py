@@ -11,10 +11,13 @@ from ninfer_core.cache.admission import Admitted, Ask
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import Frontier, OwnerId
 from ninfer_core.contract.intent import CacheIntent
+from ninfer_core.contract.plans import SequenceHandle
 from ninfer_core.contract.results import Ending, ResourceResult
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.planning.plan import ResourcePlan
 from ninfer_core.program.planning.target import Target
+from ninfer_core.program.transactions.running import RunningTransaction
 from tests.support.managed import PAGE_BYTES, Managed
 
 LIMITS = CacheLimits(
@@ -43,14 +46,15 @@ class Stage:
         (entry,) = self.manager.books.shared
         self.shared, self.short = entry.owner, next(iter(self.manager.books.private)).owner
         self.transitions: list[tuple[Target, ResourceResult]] = []
-        transition = self.program.transition
+        advance = self.program.advance
 
-        def noted(target: Target) -> ResourceResult:
-            result = transition(target)
-            self.transitions.append((target, result))
-            return result
+        def noted(transaction: RunningTransaction, plan: ResourcePlan) -> ResourceResult | SequenceHandle | None:
+            done = advance(transaction, plan)
+            if isinstance(done, ResourceResult):
+                self.transitions.append((plan.target, done))
+            return done
 
-        self.program.transition = noted  # type: ignore[method-assign]
+        self.program.advance = noted  # type: ignore[method-assign]
 
     def admit(self, tokens: Sequence[int], marker: int) -> tuple[Ask, Admitted]:
         ask = self.managed.ask(tokens, intent=CacheIntent(markers=(Frontier(marker),), share_prompt=False))

@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 
 from ninfer_core.contract.intent import CacheIntent
+from ninfer_core.contract.plans import Readiness
 from ninfer_core.contract.statistics import SourceKind, SourceOperation
 from ninfer_core.engine.events import Completion, FinishReason
 from ninfer_core.engine.handle import RequestHandle
 from ninfer_core.kernels.batch import ForwardBatch
+from ninfer_core.program.planning.assessment import judge
+from ninfer_core.program.planning.plan import ResourcePlan
+from ninfer_core.program.planning.target import Activation
+from ninfer_core.program.transactions.running import RunningTransaction
 from tests.engine.test_worker_cache import FIRST, LIMITS, SECOND, expect, reused, turn
 from tests.support.bench_engine import BenchEngine
 
@@ -82,11 +87,13 @@ def scene(most_new: int = 300, *, spare: int = 0, **machine: Any) -> Iterator[Sc
         assert first.checkpoints[0].placement.value != "device", "the scene is not set"
         advance = engine.program.advance
 
-        def piece(*arguments: Any) -> Any:
-            is_open = engine.worker._scheduler.opening is not None  # and not one that needs no copies
+        def piece(transaction: RunningTransaction, plan: ResourcePlan) -> Any:
+            readiness = judge(engine.program.world, plan.target, plan.projection).readiness
+            # One that needs no copies goes at once, a capture's as many pieces at a time as planning may.
+            is_open = readiness is Readiness.NEEDS_TRANSFER and isinstance(plan.target.demand, Activation)
             if is_open:
                 found.log.append("piece")
-            done = advance(*arguments)
+            done = advance(transaction, plan)
             if is_open and done is not None:
                 found.log.append("settled")
             return done

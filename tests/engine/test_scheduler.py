@@ -29,6 +29,21 @@ def blocked(lanes: int = 3) -> tuple[Scheduler, list[ActiveRequest]]:
     return scheduler, made
 
 
+@pytest.mark.req("ACT-5", "PLAN-11")
+def test_a_head_that_is_decided_in_pieces_keeps_its_protection_when_somebody_behind_it_leaves() -> None:
+    scheduler, (run, head, third, fourth) = blocked()
+    scheduler._passes = 5
+    scheduler.open(head)
+    scheduler.leave(third)
+    assert scheduler.put_back(head), "nobody was to be passed"
+    scheduler.block(head, NOW)
+    assert (scheduler.donors, scheduler._passes, list(scheduler.waiting)) == ((run,), 5, [head, fourth])
+    scheduler.open(fourth)
+    scheduler.leave(head)
+    assert not scheduler.put_back(fourth), "the head that it was to pass is gone"
+    assert scheduler.next(NOW) is fourth
+
+
 @pytest.mark.req("PRO-3", "AUT-1", "INV-1")
 def test_the_head_is_tried_first_and_never_beside_an_open_transition() -> None:
     scheduler, (first, second) = Scheduler(2), requests(2)

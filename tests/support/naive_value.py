@@ -166,7 +166,12 @@ class Naive:
             shape = self.geometry.pools[extent.pool]
             runs = 1 + sum(b != a + 1 for a, b in itertools.pairwise(extent.pages))
             out += Copies(runs * shape.planes, len(extent.pages) * shape.page_bytes)
-        total = cost.to_host.price(out)
+        moved = Copies(0, 0)  # of extents that shrink: what is kept is copied into its new place
+        for shrink in projection.shrinks:
+            for extent in shrink.into:
+                shape = self.geometry.pools[extent.pool]
+                moved += Copies(shape.planes, len(extent.pages) * shape.page_bytes)
+        total = cost.to_host.price(out) + cost.to_host.price(moved)
         source = option.demand.source if isinstance(option.demand, Activation) else None
         if source is None:
             return total + cost.prefill(Prefill(0, option.prompt_tokens))

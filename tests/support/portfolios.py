@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.contents import Contents
@@ -13,9 +14,10 @@ from ninfer_core.cache.demand import Demand, DemandWindow
 from ninfer_core.cache.domain import Domain, Eligible, Option
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.paths import PathIndex
-from ninfer_core.cache.planner import Planner
+from ninfer_core.cache.planner import Choice, Planner
 from ninfer_core.cache.retention import Retention
 from ninfer_core.cache.shelf import Shelf
+from ninfer_core.cache.steps import whole
 from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, Generation, ImageId, LogicalPage, OwnerId
 from ninfer_core.contract.statistics import SourceKind
@@ -34,6 +36,19 @@ from ninfer_core.program.summary import summarise
 from tests.support.ids import Ids
 
 PAGE_BYTES, PLANES, IMAGE_BYTES = (100, 60), (2, 1), 1000
+
+
+class Decided:
+    """A planner whose steps are gone through at once."""
+
+    def __init__(self, planner: Planner) -> None:
+        self.planner = planner
+
+    def materialize(self, *asked: Any) -> Choice:
+        return whole(self.planner.materialize(*asked))
+
+    def capture(self, *asked: Any) -> Choice:
+        return whole(self.planner.capture(*asked))
 
 
 class WorldProgram:
@@ -91,7 +106,7 @@ class Problem:
         capture = isinstance(self.options[0].demand, Capture)
         return frozenset(o for o in self.eligible if (o in self.shared) == capture)
 
-    def planner(self, *, wide: bool = False, cost: CostModel | None = None) -> Planner:
+    def planner(self, *, wide: bool = False, cost: CostModel | None = None) -> Decided:
         program, cost = WorldProgram(self.world), cost or self.cost
         paths = PathIndex(lambda a, b: self.texts[b][: len(self.texts[a])] == self.texts[a])
         for ref in self.texts:
@@ -110,7 +125,7 @@ class Problem:
             lambda: Eligible(self.entries, program.domain(self.eligible), self.cell_owners), free_cell=self.free_cell
         )
         objective = Objective(program.immediate, cost, portfolio, domain)
-        return Planner(program, objective, domain, wide=wide)  # type: ignore[arg-type]
+        return Decided(Planner(program, objective, domain, wide=wide))  # type: ignore[arg-type]
 
 
 class ProblemMaker(Ids):

@@ -75,20 +75,24 @@ class AssessmentSession:
 
     def project(self, target: Target) -> Projection:
         """The complete post-state, exactly as `projection.project` counts it from nothing. Raises like `assess`."""
-        world = self._world()
-        if world.revision != self.revision:
-            raise RuntimeError("the assessment session is stale: the revision has advanced")
-        if world is not self._ground.world:
-            self._rebase(world)  # a running sequence went on inside its promise (CAP-10)
+        self._renew()
         return complete(self._ground, target, self._survivors(target))
 
     def sole(self, target: Target) -> Replicas:
         """What each survivor of a target alone holds: a hint at what a further step would free."""
+        self._renew()
         return self._sole.of(target)
 
     def freed(self, owner: OwnerId) -> Vector:
         """What the eviction of one owner would free while nobody else changes: a hint too."""
         return self._sole.freed(owner)
+
+    def _renew(self) -> None:
+        world = self._world()
+        if world.revision != self.revision:
+            raise RuntimeError("the assessment session is stale: the revision has advanced")
+        if world is not self._ground.world:
+            self._rebase(world)  # a running sequence went on inside its promise (CAP-10)
 
     def _rebase(self, world: World) -> None:
         self._ground = Ground.of(world)

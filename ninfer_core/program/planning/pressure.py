@@ -5,7 +5,8 @@ It is guidance for exploration only (PLAN-1): feasibility is the projection's wo
 
 from __future__ import annotations
 
-from ninfer_core.contract.ids import OwnerId
+from ninfer_core.contract.ids import PAGE_SIZE, OwnerId
+from ninfer_core.program.ledger.bits import mask_of, minus
 from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.ledger.objects import NOTHING, Replicas
 from ninfer_core.program.ledger.world import World
@@ -22,13 +23,14 @@ class Sole:
         self._freed: dict[OwnerId, Vector] = {}
 
     def of(self, target: Target) -> Replicas:
-        """See `sole`. Without outcomes, what others share with the part of a source that goes is taken as shared still:
-        a target that degrades nobody is where one looks for the first victims."""
+        """See `sole`. Without outcomes and with a source that stays, counted once for all targets."""
         if target.outcomes:
             return sole(self._world, target)
         source = target.demand.source if isinstance(target.demand, Activation) else None
         if source is None:
             return self.untouched
+        if source.mode is SourceMode.CONSUME:
+            return sole(self._world, target)
         images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask
         return self.untouched.without(Replicas(images, images, pages, pages))
 
@@ -82,13 +84,23 @@ def sole(world: World, target: Target) -> Replicas:
 
 
 def _pinned(world: World, source: Source | None) -> tuple[int, int]:
-    """What no outcome of an inactive owner can free: running sequences' objects and the source's."""
+    """What no outcome of an inactive owner can free: running sequences' objects and the source's that stay."""
     images = pages = 0
     for owner in world.owners.values():
         if owner.lane is not None:
             images |= owner.needs_images
             pages |= owner.needs_pages
     if source is not None:
-        images |= source.checkpoint.image_mask
-        pages |= source.checkpoint.page_mask
+        moved_image, moved_pages = _movable(source)
+        images |= minus(source.checkpoint.image_mask, moved_image)
+        pages |= minus(source.checkpoint.page_mask, moved_pages)
     return images, pages
+
+
+def _movable(source: Source) -> tuple[int, int]:
+    """The image and tails of a consumed source: they need no copies once whoever else holds them has let go (CAP-8)."""
+    checkpoint = source.checkpoint
+    if source.mode is not SourceMode.CONSUME:
+        return 0, 0
+    tails = [pool[-1] for pool in checkpoint.pages if pool] if checkpoint.frontier % PAGE_SIZE else []
+    return checkpoint.image_mask, mask_of(tails)

@@ -64,7 +64,7 @@ class RunningTransaction:
         self._moved_image: ImageId | None = None
         self._host_images: list[ImageId] = []
         self._arena_taken = False
-        self._shrinking = Shrinking(physical, plan.projection.shrinks, lambda: self._fault(self.phase))
+        self._shrinking = Shrinking(physical, plan.projection.shrinks)
         self._work = self._run()
 
     def cancel(self) -> None:
@@ -95,7 +95,7 @@ class RunningTransaction:
         projection = self._plan.projection
         self._release()
         yield
-        yield from self._shrinking.run()
+        yield from self._shrinking.run(lambda: self._fault(self.phase))
         if self._stop(Phase.COPY_PREPARATION):
             return
         if projection.demoted:

@@ -20,14 +20,13 @@ class Shrinking:
         copied: bytes so far.
     """
 
-    def __init__(self, physical: Physical, shrinks: Sequence[Shrink], before_copy: Callable[[], None]) -> None:
+    def __init__(self, physical: Physical, shrinks: Sequence[Shrink]) -> None:
         self.copied = 0
         self._physical = physical
         self._shrinks = shrinks
-        self._before_copy = before_copy
         self._reserved: Shrink | None = None
 
-    def run(self) -> Iterator[None]:
+    def run(self, before_copy: Callable[[], None]) -> Iterator[None]:
         """Yields after each step."""
         for shrink in self._shrinks:
             self._reserve(shrink)
@@ -36,7 +35,7 @@ class Shrinking:
             for extent in shrink.into:
                 for first in range(0, len(extent.pages), STEP_PAGES):
                     count = min(STEP_PAGES, len(extent.pages) - first)
-                    self._before_copy()
+                    before_copy()
                     store.copy_on_host(shrink.extent, extent, first, count)
                     self.copied += count * store.page_bytes
                     yield

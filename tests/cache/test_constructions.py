@@ -1,0 +1,57 @@
+"""Targets that the planner finds within its default budget: small problems that were once answered badly, each kept for
+what it takes to answer it well."""
+
+from __future__ import annotations
+
+import pytest
+
+from ninfer_core.cache.lack import Lack
+from ninfer_core.program.ledger.geometry import Vector
+from ninfer_core.program.planning.pressure import Sole
+from ninfer_core.program.planning.target import Activation, Source, SourceMode, Target
+from tests.cache.test_planner import Shelf, build
+from tests.cache.test_planner_brute import default_budget, enumerate_all, problems, regret, verified
+
+
+@pytest.mark.req("PLAN-6", "PLAN-7", "TGT-4", "TGT-5")
+@pytest.mark.parametrize(
+    ("seed", "why"),
+    [
+        (2100, "a step leaves to another owner alone what both held"),
+        (1321, "two that cost nothing free a page together"),
+        (770075, "what a construction went through is a place to go on from"),
+        (914, "a demotion for which Host has too little room, and a step that makes it"),
+        (917, "what a consumed source shares with another costs no copy once that one has let go"),
+        (300259, "where an owner cannot be kept whole, a part of it, and not the one that the cheapest steps lead to"),
+        (52805, "nor one that loses more than its eviction"),
+        (103838, "two that stand in for each other: one of them is taken back"),
+    ],
+)
+def test_problems_that_were_answered_badly_once(seed: int, why: str) -> None:
+    found, problem, naive, ways = next(problems(seed - 1, 2000))
+    assert found == seed, "the problem has changed: look for another one of its kind"
+    truth = enumerate_all(problem, naive, ways)
+    value = verified(problem, naive, problem.planner().materialize(problem.options, default_budget()))
+    assert value is not None
+    share = regret(value, truth)
+    assert share is not None and share <= 0.1, why
+
+
+@pytest.mark.req("TGT-5", "CAP-8")
+def test_what_a_consumed_source_shares_is_told_as_relief_and_a_retained_one_s_is_not() -> None:
+    problem = build([Shelf(2), Shelf(alias=0)], Vector(5, 0, (9,), 0), [])
+    owner, world = problem.world.owners[next(iter(problem.world.owners))], problem.world
+    (checkpoint,) = owner.checkpoints
+    for mode, told in ((SourceMode.CONSUME, checkpoint.image_mask), (SourceMode.RETAIN, 0)):
+        target = Target(Activation(Source(owner.id, checkpoint, mode), (4,)))
+        sole = Sole(world).of(target)
+        assert sole.device_images & checkpoint.image_mask == told
+        assert not sole.device_pages & checkpoint.page_mask, "full pages are read in place either way"
+
+
+@pytest.mark.req("TGT-5")
+def test_what_a_step_takes_beyond_what_is_left_counts_against_it_in_part() -> None:
+    lack = Lack((0, 0, -200, 0, 3))
+    assert lack.share((0, 0, -200, 0, 3)) == 1, "there is room on Host for two pages"
+    assert lack.share((0, 0, -300, 0, 3)) == pytest.approx(2 / 3), "not for the third"
+    assert Lack((0, 0, 0, 0, 3)).share((0, 0, -300, 0, 3)) == 0, "a full Host tier takes nothing"

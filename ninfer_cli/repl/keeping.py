@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ninfer_core import PreparedPrompt, RestoredSession, SavedSession
 
 
+DEFAULT_LIMIT = 4 << 30
+"""Bytes of state that one conversation's directory may hold."""
+
+
 @dataclass(slots=True)
 class Keeper:
     """
@@ -37,7 +41,7 @@ class Keeper:
     warn: Callable[[str], None]
     path: Path | None = None
     enabled: bool = True
-    limit: int = 4 << 30
+    limit: int = DEFAULT_LIMIT
     file_limit: int | None = None
     saved_to: Path | None = None
     room: Room = field(default_factory=Room, repr=False)

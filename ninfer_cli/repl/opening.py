@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from ninfer_cli.output import Streams
     from ninfer_cli.repl.chat import Chat
 
-DEFAULT_LIMIT = 4 << 30
-"""Bytes of state that one conversation's directory may hold."""
-
 
 @dataclass(frozen=True, slots=True)
 class Opening:
@@ -64,7 +61,7 @@ class Opening:
         Raises:
             SessionError, UsageError: the session cannot be gone on with.
         """
-        from ninfer_cli.repl.keeping import Keeper
+        from ninfer_cli.repl.keeping import DEFAULT_LIMIT, Keeper
         from ninfer_cli.repl.session_commands import restored_text
         from ninfer_cli.sessions import crashed
         from ninfer_core import is_new_session

@@ -73,11 +73,6 @@ class ResourceManager:
 
     # --- admission ------------------------------------------------------------------------------------------------
     @property
-    def transferring(self) -> RequestId | None:
-        """The request whose transition is open, or None."""
-        return None if self._open is None else self._open.intent.ask.request
-
-    @property
     def waits_for_copies(self) -> bool:
         """Whether an open transition can only wait: its copies have been enqueued and have not landed."""
         if self._offering is not None:
@@ -88,6 +83,10 @@ class ResourceManager:
     def at_rest(self) -> bool:
         """Whether the books may be changed: nobody is being admitted, and no captures are being offered."""
         return self._open is None and self._deciding is None and self._offering is None
+
+    def at_rest_for(self, request: RequestId) -> bool:
+        """Whether they are, but for captures of this request, which end with it."""
+        return self.at_rest or self.offering == request
 
     def budget(self, runnable: int) -> Budget:
         """The optional planning of one admission boundary; runnable other requests wait meanwhile (PLAN-8)."""

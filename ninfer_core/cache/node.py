@@ -10,6 +10,7 @@ from ninfer_core.cache.domain import Option
 from ninfer_core.cache.graph import Vertex
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.plans import Readiness
+from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.projection import Projection
 from ninfer_core.program.planning.target import Target
 
@@ -47,6 +48,11 @@ class Node:
     @property
     def adoptable(self) -> bool:
         return self.fits and not self.gap
+
+
+def outcomes_of(chosen: Chosen) -> dict[OwnerId, Outcome]:
+    """The same as Program says it."""
+    return {owner: vertex.outcome for owner, vertex in chosen.items()}
 
 
 def key_of(option: Option, chosen: Chosen) -> tuple[int, ...]:

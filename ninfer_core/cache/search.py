@@ -16,7 +16,7 @@ from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.guide import Guide, Move
 from ninfer_core.cache.lack import Lack
-from ninfer_core.cache.node import Chosen, Node, key_of
+from ninfer_core.cache.node import Chosen, Node, key_of, outcomes_of
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
@@ -119,7 +119,7 @@ class Search:
 
     def sole(self, option: Option, chosen: Chosen) -> Replicas:
         """What single owners hold in a target that need not be assessed."""
-        return self._session.sole(Target(option.demand, {owner: vertex.outcome for owner, vertex in chosen.items()}))
+        return self._session.sole(Target(option.demand, outcomes_of(chosen)))
 
     def loss(self, option: Option, vertex: Vertex) -> float:
         """What this end state alone would add to J. An estimate."""
@@ -137,7 +137,7 @@ class Search:
         if surprise <= LEAST_GAIN_NS or len(losses) > most:
             return losses
         leaving, gone = self.guide_at(node).leaving, node.option.base_dead | node.option.lost
-        outcomes = {owner: vertex.outcome for owner, vertex in node.chosen.items()}
+        outcomes = node.target.outcomes
         whole = self._objective.together(outcomes, leaving, gone)
         for owner in losses:
             yield
@@ -188,7 +188,7 @@ class Search:
         node = self._known.get(key)
         if node is None:
             self.assessed += 1
-            target = Target(option.demand, {owner: vertex.outcome for owner, vertex in chosen.items()})
+            target = Target(option.demand, outcomes_of(chosen))
             found = self._session.assess(target)
             gap = self._gap(option, chosen)
             node = Node(option, chosen, target, found.projection, found.readiness, found.reason, gap, math.inf)

@@ -182,8 +182,7 @@ class Portfolio:
         point = self._point(ref)
         if point is None:
             raise KeyError(ref)
-        ways = self._ways(point, end)
-        return point.rebuild - ways[0][0] if ways else 0.0
+        return _saved(point, self._ways(point, end))
 
     def _ways(self, point: Point, end: End) -> tuple[tuple[float, Point], ...]:
         """From itself and from each survivor on its path (DEF-11), where root is not as cheap."""
@@ -253,12 +252,8 @@ class Portfolio:
     def _base_saving(self, point: Point, base: Base) -> float:
         known = base.savings.get(point.ref)
         if known is None:
-            if self._is_at_hand(point, base.end):
-                known = point.rebuild
-            else:
-                ways = self._known(point, base)
-                known = point.rebuild - ways[0][0] if ways else 0.0
-            base.savings[point.ref] = known
+            at_hand = self._is_at_hand(point, base.end)
+            known = base.savings[point.ref] = point.rebuild if at_hand else _saved(point, self._known(point, base))
         return known
 
     # --- loss and gain --------------------------------------------------------------------------------------------
@@ -349,3 +344,8 @@ class Portfolio:
         for at in self._contents.demands.showing.get(key, ()):
             gain += max(0.0, saving - self._best(self._served(at), base, {}))
         return gain
+
+
+def _saved(point: Point, ways: Sequence[tuple[float, Point]]) -> float:
+    """By the cheapest of its ways, which come in ascending order."""
+    return point.rebuild - ways[0][0] if ways else 0.0

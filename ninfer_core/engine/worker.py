@@ -234,7 +234,7 @@ class Worker:
         """The head first, then those that may pass it. All of them share one boundary's planning time (PLAN-8)."""
         scheduler, manager = self._scheduler, self._manager
         waited_for = any(row.held or not self._program.settled(_handle(row)) for row in scheduler.running)
-        if self._errands or waited_for or not self._manager.at_rest:
+        if self._errands or waited_for or not manager.at_rest:
             return  # another transition would keep them from what they wait for
         budget, self._boundary = self._boundary or manager.budget(len(scheduler.running)), None
         while (request := scheduler.next(self._program.revision)) is not None:
@@ -350,8 +350,7 @@ class Worker:
     def _may_run(self, request: ActiveRequest, until: int) -> bool:
         """Whether a pass up to a frontier may run now: beside an open transition only inside its own reservation
         (TXN-7). What else it has to do waits for the books to be at rest; meanwhile the others run."""
-        waits = not self._manager.at_rest and self._manager.offering != request.id
-        request.held = waits and not self._manager.runs_beside(request.id, until)
+        request.held = not (self._manager.at_rest_for(request.id) or self._manager.runs_beside(request.id, until))
         return not request.held
 
     def _grown(self, request: ActiveRequest) -> bool:
@@ -436,8 +435,7 @@ class Worker:
         """
         if request.channel.finished is not None or request.ending is not None:  # what came after is not its own failure
             raise error or RuntimeError(f"request {request.id} has two ends")
-        mine = self._manager.offering == request.id
-        if request.handle is not None and not (self._manager.at_rest or mine):
+        if request.handle is not None and not self._manager.at_rest_for(request.id):
             request.ending = Ending(reason, error, keep)
             return
         self._scheduler.leave(request)

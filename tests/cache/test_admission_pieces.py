@@ -87,7 +87,7 @@ class Scene:
 
     def at_rest(self) -> None:
         """Nothing is claimed, nothing is open, and a request that needs every page there is can be served."""
-        assert not self.manager.books.claims and self.manager.transferring is None and self.manager.offering is None
+        assert not self.manager.books.claims and self.manager.at_rest
         assert all(transaction.result is not None for transaction in self.transactions)
         self.manager.audit()
         everything = self.managed.ask(range(90_000, 90_000 + PAGES * PAGE_SIZE - 1))
@@ -176,7 +176,7 @@ def test_while_it_is_undecided_nothing_is_claimed_or_changed_and_nobody_else_is_
     def unchanged(_: int) -> None:
         scene.manager.audit()
         assert scene.state() == before and not scene.manager.books.claims
-        assert scene.manager.transferring is None and not scene.manager._running
+        assert scene.manager._open is None and not scene.manager._running
         assert isinstance(scene.manager.admit(other, most_ns=1), Blocked)
 
     assert decide(scene, scene.next_turn(), 1, unchanged).undecided > 10

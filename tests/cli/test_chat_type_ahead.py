@@ -53,6 +53,14 @@ def program(t: Terminal) -> psutil.Process:
     return child
 
 
+def answered(t: Terminal) -> None:
+    """The reply is there, and the chat ends when it is told to."""
+    t.sees("Here I am.")
+    t.sees("TTFT")
+    t.type("\x04\x04")
+    assert t.ends() == 0
+
+
 def test_a_message_typed_while_the_model_loads_is_sent(ninfer: Ninfer) -> None:
     ninfer.scenario["load_delay"] = 3.0
     ninfer.replies("Here I am.")
@@ -61,10 +69,7 @@ def test_a_message_typed_while_the_model_loads_is_sent(ninfer: Ninfer) -> None:
         t.type("hello\r")
         t.sees(LAST_STEP)
         assert "hello" not in t.text, "the terminal echoed it over the bar"
-        t.sees("Here I am.")
-        t.sees("TTFT")
-        t.type("\x04\x04")
-        assert t.ends() == 0
+        answered(t)
     assert prompts(ninfer) == [["user: hello"]]
 
 
@@ -72,10 +77,7 @@ def test_a_message_typed_before_anything_was_loaded_is_sent(ninfer: Ninfer) -> N
     ninfer.replies("Here I am.")
     with Terminal(ninfer, "chat") as t:
         t.type("hello\r")  # the interpreter starts: the terminal makes a line of it
-        t.sees("Here I am.")
-        t.sees("TTFT")
-        t.type("\x04\x04")
-        assert t.ends() == 0
+        answered(t)
     assert prompts(ninfer) == [["user: hello"]]
 
 
@@ -100,10 +102,7 @@ def test_a_paste_while_the_model_loads_waits_for_enter(ninfer: Ninfer) -> None:
         t.type("\x1b[200~one\rtwo\r\x1b[201~")
         t.sees("two")
         t.type("three\r")
-        t.sees("Here I am.")
-        t.sees("TTFT")
-        t.type("\x04\x04")
-        assert t.ends() == 0
+        answered(t)
     assert prompts(ninfer) == [["user: one\ntwo\nthree"]]
 
 

@@ -198,9 +198,7 @@ def stress(directory: Path, seconds: float, seed: int) -> Figures:
         figures.memory.append(process.memory_info().rss)
         figures.counts["audits"] = audits
         assert all(owner.lane is None for owner in program.world.owners.values()), "a sequence was left"
-        assert not manager._running and not manager._decisions.waiting and manager.transferring is None, (
-            "a request was left"
-        )
+        assert not manager._running and not manager._decisions.waiting and manager.at_rest, "a request was left"
     assert set(threading.enumerate()) <= threads_before, "a thread was left"
     return figures
 

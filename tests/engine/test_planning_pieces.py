@@ -100,7 +100,7 @@ class Scene:
         manager = self.engine.manager
 
         def look() -> None:
-            assert manager._deciding is None and manager.offering is None and manager.transferring is None
+            assert manager.at_rest
             assert not manager.books.claims and not manager._running
             manager.audit()
 
@@ -304,10 +304,7 @@ def test_a_head_that_was_blocked_in_pieces_is_not_planned_again_while_rows_only_
 @pytest.mark.req("PLAN-11", "ACT-5")
 def test_who_was_to_pass_a_head_that_has_left_meanwhile_is_tried_as_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
     with scene(monkeypatch) as here:
-        row = here.decoding()
-        here.engine.hold()
-        _, head = here.long(pages=50)
-        goes_on_until(here, lambda: any(piece.outcome == "Blocked" for piece in here.pieces()))
+        row, _, head = behind_a_row(here)
         here.before["advance", here.counts["advance"] + 2] = head.cancel
         prompt, other = here.long(pages=20)
         goes_on_until(here, lambda: any(piece.outcome == "Blocked" for piece in here.pieces(request=other.id)))
@@ -325,10 +322,7 @@ def test_the_head_is_not_planned_again_because_one_that_would_pass_it_is_cancell
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with scene(monkeypatch) as here:
-        row = here.decoding()
-        here.engine.hold()
-        prompt, head = here.long(pages=50)
-        goes_on_until(here, lambda: any(piece.outcome == "Blocked" for piece in here.pieces()))
+        row, prompt, head = behind_a_row(here)
         _, other = here.long(pages=20)
         here.before["advance", here.counts["advance"] + 2] = other.cancel
         goes_on_until(here, lambda: other._request.channel.finished is not None)
@@ -351,6 +345,15 @@ def test_planning_for_which_there_is_never_time_left_goes_on_all_the_same(monkey
         assert not row._request.channel.finished, "while the row decoded"
         here.ends(row)
         here.at_rest()
+
+
+def behind_a_row(here: Scene) -> tuple[RequestHandle, list[int], RequestHandle]:
+    """A row that decodes, and a head that is blocked for its sake, with its prompt. Only what is asked for goes on."""
+    row = here.decoding()
+    here.engine.hold()
+    prompt, head = here.long(pages=50)
+    goes_on_until(here, lambda: any(piece.outcome == "Blocked" for piece in here.pieces()))
+    return row, prompt, head
 
 
 def goes_on_until(here: Scene, there: Callable[[], bool]) -> None:
@@ -482,7 +485,7 @@ def test_an_errand_is_done_once_the_books_are_at_rest(verb: str, monkeypatch: py
         manager, seen = here.engine.manager, list[int]()
 
         def errand() -> None:
-            assert manager._deciding is None and manager.transferring is None and manager.offering is None
+            assert manager.at_rest
             seen.append(len(here.log))
             manager.audit()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from msgspec import Struct
+
 from ninfer_core.cache.books import Books
 from ninfer_core.cache.catalog import Entry
 from ninfer_core.cache.edges import OwnerEdges
@@ -25,8 +27,7 @@ MOST = 8
 """CAN-1: a bounded set; root comes beside them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """One root or exact checkpoint source.
 
     Attributes:

@@ -13,13 +13,16 @@ from ninfer_core.cache.deliberation import Deliberation
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.points import RecoveryPoints
-from ninfer_core.cache.publication import SHARED, SharedPublication
+from ninfer_core.cache.publication import SharedPublication
 from ninfer_core.cache.room import Room
 from ninfer_core.cache.running import Intended, RunningRequest
 from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import RequestId
 from ninfer_core.program.program import Program
+
+MISSED = "no pass was left to capture it"
+GAVE_WAY = "another point of the conversation took its place"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Captures:
         self._shared = SharedPublication(program, books, limits, desk, room)
 
     def plan(self, running: RunningRequest) -> None:
-        """List what the request would like to leave, and settle what needs no prefill; nothing is reserved."""
+        """List what the request would like to leave, of what its plan was sealed with, and settle what needs no
+        prefill; nothing is reserved."""
         lineage = Lineage(self._program, self._books, running)
         found: dict[int, Intended] = {}
         if running.cell is not None:
@@ -53,7 +57,8 @@ class Captures:
             intended = found.setdefault(shared.frontier, Intended(shared.frontier))
             intended.shared, intended.power = shared, power
         intentions = [found[frontier] for frontier in sorted(found)]
-        running.intended = [i for i in intentions if i.frontier > running.base]
+        # What has come into the catalog since the plan was sealed opens no further place (PLAN-12).
+        running.intended = [i for i in intentions if i.frontier in running.schedule]
         for intended in intentions:
             if intended.frontier <= running.base:
                 if intended.wish is not None:
@@ -86,7 +91,8 @@ class Captures:
         return until
 
     def settle(self, running: RunningRequest) -> None:
-        """Publish what the last pass captured. What is left at the prompt's end was missed: no pass comes for it."""
+        """Publish what the last pass captured. What is left at the prompt's end was missed: no pass comes for it. What
+        was captured and is gone already, for another point of the conversation, is told as skipped."""
         reached = self._program.sequence(running.handle).frontier
         for intended in [i for i in running.intended if i.frontier <= reached]:
             captured = intended.armed or intended.armed_shared
@@ -94,13 +100,16 @@ class Captures:
             if intended.frontier == reached < running.prompt_end and pending and not captured:
                 continue  # the pass ended here for it
             running.intended.remove(intended)
-            if pending and not captured:
-                kind = SHARED if intended.wish is None else intended.wish.kind
-                running.note(kind, intended.frontier, "skipped", "no pass was left to capture it")
+            lineage = Lineage(self._program, self._books, running)
+            if pending and not (captured and lineage.own_at(intended.frontier)):
+                for kind in intended.kinds:
+                    running.note(kind, intended.frontier, "skipped", GAVE_WAY if captured else MISSED)
+                self._shared.give_back(intended)
+                continue
             if intended.armed and intended.wish is not None:
                 running.note(intended.wish.kind, intended.frontier, "captured")
-            if intended.shared is not None and captured:
-                self._shared.settle(running, intended, Lineage(self._program, self._books, running))
+            if intended.shared is not None:
+                self._shared.settle(running, intended, lineage)
 
     def abandon(self, running: RunningRequest) -> None:
         """The request has ended: nothing stays reserved for it."""

@@ -40,7 +40,8 @@ class Course(Enum):
     GENTLE = "gentle"
     """The same, but nobody is evicted whole while another step helps."""
     WARY = "wary"
-    """As steep, but after each step all others are looked at anew: it may have left what they hold to them alone."""
+    """As steep, but after each step all others are looked at anew: it may have left what they hold to them alone. So
+    what costs nothing goes first, where others hold the same."""
 
 
 class Constructions:
@@ -139,14 +140,18 @@ class Constructions:
             return None
         self._dived.add((option.ordinal, course))
         if course is Course.WARY and option.ordinal not in self._entangled:
-            return None  # no step that was looked at changes what another would free
+            return None  # nobody that was looked at holds anything together with others
         yield
-        exchange = self._search.guide(option).exchange() if course is Course.EXCHANGE else None
+        guide, exchange = self._search.guide(option), None
+        if course is Course.EXCHANGE:
+            yield
+            exchange = guide.exchange()
         with budget.unhurried() if patient else nullcontext():
             while not node.adoptable:
                 yield
                 if exchange is not None:
-                    chosen: Chosen | None = exchange.further(self._search.lack(node), self._search.licensed)
+                    lack, licensed = self._search.lack(node), self._search.licensed
+                    chosen: Chosen | None = yield from exchange.further(lack, licensed)
                 else:
                     chosen = yield from self._constructed(node, course)
                 if chosen is None:
@@ -168,12 +173,13 @@ class Constructions:
         """Steps from a target until what is missing seems to be covered; None when there is none left."""
         search, option, chosen = self._search, node.option, dict(node.chosen)
         guide, lack = search.guide_at(node), search.lack(node)
-        moves = guide.moves(chosen, lack, search.licensed, wide=search.wide)
-        if any(move.most != move.relief for move in moves):
+        moves = guide.moves(chosen, lack, search.licensed, wide=search.wide, joint=course is Course.WARY)
+        if any(guide.is_entangled(move.before) for move in moves):
             self._entangled.add(option.ordinal)
         moved = False
         while moves and (lack or not moved):
             yield
+            yield from _priced(moves)
             best = _best(moves, lack, course)
             if best is None:
                 if moved:
@@ -183,8 +189,10 @@ class Constructions:
             chosen[owner] = best.vertex
             lack, moved = lack.without(best.relief), True
             if course is Course.WARY:
+                yield
                 guide.look(search.sole(option, chosen))
-                moves = guide.moves(chosen, lack, search.licensed, wide=search.wide)
+                yield
+                moves = guide.moves(chosen, lack, search.licensed, wide=search.wide, joint=True)
                 continue
             moves = [move for move in moves if move.vertex.owner != owner]
             for move in moves:
@@ -215,15 +223,22 @@ class Constructions:
                 continue
             # Only of the dearest: each look takes a search among its end states.
             if number == 0 and loss > SLIGHT_NS and vertex.evicted and not found.adoptable:
-                stop = yield from self._spared(found, vertex, budget)
+                stop = yield from self._spared(found, vertex, loss, budget)
                 if stop is not None:
                     return stop
         return None
 
-    def _spared(self, without: Node, evicted: Vertex, budget: Budget) -> Steps[Stop | None]:
-        """Where an owner cannot be kept whole: as much of it as there is room for."""
+    def _spared(self, without: Node, evicted: Vertex, loss: float, budget: Budget) -> Steps[Stop | None]:
+        """Where an owner cannot be kept whole: as much of it as there is room for.
+
+        Args:
+            loss: of its eviction, in nanoseconds, beside all others that the target changes.
+
+        Returns:
+            Why it stopped early; None when it came to its end.
+        """
         search, option, node = self._search, without.option, without
-        vertex, loss = search.graph.identity(evicted.owner), search.loss(option, evicted)
+        vertex = search.graph.identity(evicted.owner)
         while not node.adoptable:
             further = yield from self._milder(node, vertex, loss)
             if further is None or further is vertex:
@@ -237,8 +252,11 @@ class Constructions:
 
     def _milder(self, node: Node, vertex: Vertex, most: float) -> Steps[Vertex | None]:
         """One owner's end state that seems to cover what is missing and loses less than most, its eviction: by the
-        cheapest steps, or, where they do not lead there, the cheapest of those nearby; None when there is none."""
+        cheapest steps, or, where they do not lead there, the cheapest of those nearby; None when there is none, or none
+        can be."""
         guide, missing, at = self._search.guide_at(node), self._search.lack(node), vertex
+        if not guide.may_cover(vertex, missing):
+            return None
         lack = missing
         while lack:
             yield
@@ -261,6 +279,14 @@ class Constructions:
             if loss < most:
                 cheapest, most = other, loss
         return cheapest
+
+
+def _priced(moves: Sequence[Move]) -> Steps[None]:
+    """Their losses are predicted one by one: together that may take longer than a piece."""
+    for move in moves:
+        if move.share > 0 and not move.is_priced:
+            yield
+            _ = move.change
 
 
 def _best(moves: Sequence[Move], lack: Lack, course: Course) -> Move | None:

@@ -21,7 +21,8 @@ class Deciding:
     Attributes:
         passing: the head that it would pass.
         candidates: what it may start from, each with its fallback.
-        took_ns: what listing them took, and what was not part of the deliberation.
+        took_ns: what listing them took, and what was not part of the deliberation: for `planning_ms`. Who its request
+            is belongs to preparing the prompt.
         revision: of the resources: at another one nothing of it counts (PLAN-7).
         intent: what was decided, where it is carried out with the next piece.
         unwanted: its caller does not want it any more.

@@ -15,6 +15,7 @@ from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.opening import Intent
 from ninfer_core.cache.report import Report
+from ninfer_core.cache.schedule import schedule_of
 from ninfer_core.cache.sessions import session_digest
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.cache_table import Residency
@@ -86,6 +87,7 @@ class Decisions:
             reuse=reuse,
             planning=Planning(deciding.planning_ms, choice.stop.value, choice.targets),
             keys=self._demand_keys(deciding.asker, deciding.matches),
+            schedule=schedule_of(deciding.asker, candidate, deciding.matches, self._limits),
         )
 
     def forget(self, request: RequestId) -> None:

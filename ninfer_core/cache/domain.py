@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ninfer_core.cache.catalog import Entry
 from ninfer_core.cache.value import Refs
@@ -12,8 +13,7 @@ from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.target import Activation, Capture
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """What a planning session may do at all: one per candidate, or the one capture.
 
     Attributes:
@@ -44,8 +44,7 @@ class Option:
     fallback: Option | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Eligible:
+class Eligible(Struct, frozen=True):
     """The owners that one planning session may change.
 
     Attributes:
@@ -76,6 +75,11 @@ class Domain:
         if self._eligible is None:
             self._eligible = self._read()
         return self._eligible
+
+    @property
+    def entries(self) -> Mapping[OwnerId, Entry]:
+        """What the catalogs know of them."""
+        return self.eligible.entries
 
     @property
     def outcomes(self) -> Mapping[OwnerId, Outcome]:

@@ -7,11 +7,12 @@ what leaves Device finds no room. Whoever looks at single steps evicts what was 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.lack import HOST_AXES, Amounts, Lack, relief
 from ninfer_core.cache.objective import Objective
+from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import Replicas
@@ -31,11 +32,13 @@ class Exchange:
         objective: Objective,
         graph: OutcomeGraph,
         owners: Iterable[OwnerId],
+        worths: Mapping[OwnerId, float],
         cell_owners: frozenset[OwnerId],
         held: Replicas,
     ) -> None:
         """
         Args:
+            worths: quick measures of what the eviction of each alone loses.
             cell_owners: those whose eviction frees a publication cell.
             held: every object there may be.
         """
@@ -46,17 +49,20 @@ class Exchange:
         self._held = held
         self._room = {owner: self._share(graph.identity(owner)) for owner in owners}
         self._waiting = sorted(
-            (objective.worth(owner) / room, number, owner, 0) for number, (owner, room) in enumerate(self._room.items())
+            (worths[owner] / room, number, owner, 0) for number, (owner, room) in enumerate(self._room.items())
         )
-        self._order = [owner for _, _, owner, _ in self._waiting]
+        self._on_device = [owner for _, _, owner, _ in self._waiting if graph.identity(owner).outcome.on_device]
         self._evicted: list[OwnerId] = []
         self._moved: dict[OwnerId, Vertex] = {}
         self._lost = 0.0
+        self._demotions: dict[OwnerId, tuple[Vertex, Amounts]] = {}
+        self._evictions: dict[int, Amounts] = {}
 
-    def further(self, lack: Lack, licensed: frozenset[OwnerId] | None) -> dict[OwnerId, Vertex] | None:
+    def further(self, lack: Lack, licensed: frozenset[OwnerId] | None) -> Steps[dict[OwnerId, Vertex] | None]:
         """The whole target after the steps that seem to cover what is missing; None when there is none left."""
         stepped = False
         while lack or not stepped:
+            yield
             given = None if any(lack.need[axis] > 0 for axis in HOST_AXES) else self._demote(lack)
             if given is None:
                 given = self._evict(lack, licensed)
@@ -68,15 +74,22 @@ class Exchange:
 
     def _demote(self, lack: Lack) -> Amounts | None:
         """Whoever is worth least for its room, of those that have something to give on Device, goes to Host."""
-        for owner in self._order:
+        for owner in self._on_device:
             if owner in self._moved or owner in self._evicted:
                 continue
-            before, after = self._graph.identity(owner), self._graph.on_host(owner)
-            given = self._relief(before, after)
-            if after is not before and _helps(given, lack):
+            after, given = self._demotion(owner)
+            if _helps(given, lack):
                 self._moved[owner] = after
                 return given
         return None
+
+    def _demotion(self, owner: OwnerId) -> tuple[Vertex, Amounts]:
+        """An owner on Host, and what that gives back."""
+        found = self._demotions.get(owner)
+        if found is None:
+            before, after = self._graph.identity(owner), self._graph.on_host(owner)
+            found = self._demotions[owner] = (after, self._relief(before, after))
+        return found
 
     def _evict(self, lack: Lack, licensed: frozenset[OwnerId] | None) -> Amounts | None:
         """Whoever is worth least for its room beside those that are evicted already: two that stand in for each other
@@ -84,7 +97,7 @@ class Exchange:
         aside, found = [], None
         while self._waiting and found is None:
             density, number, owner, at = heapq.heappop(self._waiting)
-            given = self._relief(self._moved.get(owner) or self._graph.identity(owner), self._graph.evicted(owner))
+            given = self._eviction(self._moved.get(owner) or self._graph.identity(owner))
             if not _helps(given, lack) or (licensed is not None and owner not in licensed):
                 aside.append((density, number, owner, at))
             elif at < len(self._evicted):
@@ -103,6 +116,13 @@ class Exchange:
         """What the eviction of all of them loses."""
         return self._objective.together(dict.fromkeys(owners, EVICTED), self._held)
 
+    def _eviction(self, before: Vertex) -> Amounts:
+        """What the eviction of an owner from an end state gives back."""
+        given = self._evictions.get(before.number)
+        if given is None:
+            given = self._evictions[before.number] = self._relief(before, self._graph.evicted(before.owner))
+        return given
+
     def _relief(self, before: Vertex, after: Vertex) -> Amounts:
         cell = after.evicted and after.owner in self._cell_owners
         return relief(before.outcome, after.outcome, self._held, self._geometry, cell=cell)
@@ -117,4 +137,4 @@ class Exchange:
 
 
 def _helps(given: Amounts, lack: Lack) -> bool:
-    return any(given[axis] > 0 for axis, _ in lack.missing)
+    return any(amount > 0 and need > 0 for amount, need in zip(given, lack.need, strict=True))

@@ -5,16 +5,16 @@ Program generates the steps. Here they are only told apart, so that a target is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+
+from msgspec import Struct
 
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.program.ledger.objects import Replicas
 from ninfer_core.program.planning.outcome import EVICTED, Outcome, successors
 
 
-@dataclass(slots=True, eq=False)
-class Vertex:
+class Vertex(Struct, eq=False):
     """One end state of one owner. Two vertices of a session are the same end state only if they are the same object.
 
     Attributes:
@@ -26,11 +26,14 @@ class Vertex:
     number: int
     outcome: Outcome
     loss: float | None = None
-    _steps: tuple[Vertex, ...] | None = field(default=None, repr=False)
+    _steps: tuple[Vertex, ...] | None = None
 
     @property
     def evicted(self) -> bool:
         return self.outcome.evicted
+
+    def __repr__(self) -> str:
+        return f"Vertex({self.number}, owner {self.owner}, {self.outcome})"  # without everything below it
 
 
 _Key = tuple[OwnerId, tuple[CheckpointRef, ...], int, int, int, int]
@@ -52,9 +55,6 @@ class OutcomeGraph:
         self._tops: dict[OwnerId, Vertex] = {}
         self._bottoms: dict[OwnerId, Vertex] = {}
 
-    def __iter__(self) -> Iterator[OwnerId]:
-        return iter(self._identities)
-
     def identity(self, owner: OwnerId) -> Vertex:
         """The owner as it is."""
         found = self._tops.get(owner)
@@ -74,7 +74,9 @@ class OutcomeGraph:
             device_pages=0 if pages else wants.device_pages,
             host_pages=needs[1] if pages else wants.host_pages,
         )
-        return self.identity(owner) if wants == outcome.wants else self.vertex(owner, replace(outcome, wants=wants))
+        if wants == outcome.wants:
+            return self.identity(owner)
+        return self.vertex(owner, Outcome(outcome.kept, wants, needs))
 
     def evicted(self, owner: OwnerId) -> Vertex:
         found = self._bottoms.get(owner)
@@ -87,7 +89,7 @@ class OutcomeGraph:
         if outcome.evicted:
             return self.evicted(owner)
         wants = outcome.wants
-        refs = tuple(checkpoint.ref for checkpoint in outcome.kept)
+        refs = tuple([checkpoint.ref for checkpoint in outcome.kept])
         key = (owner, refs, wants.device_images, wants.host_images, wants.device_pages, wants.host_pages)
         found = self._known.get(key)
         if found is None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
 
 from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.evictions import Evictions
 from ninfer_core.cache.exchange import Exchange
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.lack import Amounts, Lack, relief
 from ninfer_core.cache.objective import Objective
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
-from ninfer_core.program.ledger.objects import NOTHING, Replicas
+from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Replicas
 from ninfer_core.program.planning.assessment import AssessmentSession
+from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.target import Activation, Target
 
 SHORTLIST = 5
@@ -26,16 +29,17 @@ _Step = tuple[Vertex, Amounts, Amounts]
 """A step down, what it gives back, and what at most."""
 
 
-@dataclass(slots=True)
-class Move:
+class Move(Struct, eq=False):
     """One step down.
 
     Attributes:
+        vertex: where it leads.
         before: where it starts.
         price: predicts the loss of an end state, beside the target that the guide looks at when it is first asked.
         relief: what it gives back.
-        share: the same as a share of what is missing.
-        most: what it gives back at most, once others that hold the same objects have let go of them (TGT-5).
+        share: the same as a share of what is missing: kept up to date while a construction covers it.
+        most: what it gives back at most, once others that hold the same objects have let go of them (TGT-5): told of
+            evictions, and of every step that frees nothing alone where the guide was asked for it.
     """
 
     vertex: Vertex
@@ -45,6 +49,10 @@ class Move:
     share: float
     most: Amounts
     _change: float | None = None
+
+    @property
+    def is_priced(self) -> bool:
+        return self._change is not None
 
     @property
     def change(self) -> float:
@@ -74,10 +82,11 @@ class Guide:
         objective: Objective,
         domain: Domain,
         graph: OutcomeGraph,
+        evictions: Evictions,
         option: Option,
         session: AssessmentSession,
     ) -> None:
-        self._session = session
+        self._evictions = evictions
         self._geometry = geometry
         self._objective = objective
         self._graph = graph
@@ -90,12 +99,15 @@ class Guide:
         self._images = self._pages = 0
         self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
         self._steps: dict[int, list[_Step]] = {}
-        everything = (1 << geometry.image_ids.bit_length()) - 1, (1 << geometry.pools[-1].mask.bit_length()) - 1
-        self._any = Replicas(everything[0], everything[0], everything[1], everything[1])
+        images, pages = geometry.image_ids, (1 << geometry.pools[-1].mask.bit_length()) - 1
+        self._any = Replicas(images, images, pages, pages)
+        # What could come back at all, were all victims to let go together (TGT-5): the bound of Move.most.
+        self._releasable = self._any.without(session.staying(Target(option.demand), self._owners))
 
     def exchange(self) -> Exchange:
         """A construction that swaps places on Host, from the option as it is."""
-        return Exchange(self._geometry, self._objective, self._graph, self._owners, self._cell_owners, self._any)
+        worths, cells = self._evictions.worths, self._cell_owners
+        return Exchange(self._geometry, self._objective, self._graph, self._owners, worths, cells, self._any)
 
     def look(self, sole: Replicas) -> None:
         """Another target is looked at."""
@@ -104,14 +116,32 @@ class Guide:
         self._images = sole.device_images ^ was.device_images | sole.host_images ^ was.host_images
         self._pages = sole.device_pages ^ was.device_pages | sole.host_pages ^ was.host_pages
 
+    def is_entangled(self, vertex: Vertex) -> bool:
+        """Whether others, whoever they are, hold some of what an owner wishes: its steps free less than they say."""
+        return bool(vertex.outcome.wants.without(self.sole))
+
     def moves(
-        self, chosen: Mapping[OwnerId, Vertex], lack: Lack, licensed: frozenset[OwnerId] | None, *, wide: bool
+        self,
+        chosen: Mapping[OwnerId, Vertex],
+        lack: Lack,
+        licensed: frozenset[OwnerId] | None,
+        *,
+        wide: bool,
+        joint: bool = False,
     ) -> list[Move]:
         """Steps of the owners that look cheapest for what is missing: those that give some of it back, alone or with
-        others; every step where none does, or where wide."""
+        others; every step where none does, or where wide.
+
+        Args:
+            joint: Move.most counts what others share for every step that frees nothing alone, not for evictions only:
+                a step that frees something needs nobody. Dearer, so that only a wary course asks.
+        """
         found: list[Move] = []
         for owner in self._shortlist(chosen, lack, wide=wide):
             found += self.moves_of(chosen.get(owner) or self._graph.identity(owner), lack, licensed)
+        for move in found if joint else ():
+            if move.share <= 0 and not move.vertex.evicted:
+                move.most = self.relief(move.before, move.vertex, self._releasable)
         helping = [] if wide else [move for move in found if move.share > 0 or lack.share(move.most) > 0]
         return helping or found
 
@@ -133,7 +163,7 @@ class Guide:
         found = []
         for vertex in self._graph.steps(before):
             given = self.relief(before, vertex)
-            most = self.relief(before, vertex, self._any) if vertex.evicted else given
+            most = self.relief(before, vertex, self._releasable) if vertex.evicted else given
             found.append((vertex, given, most))
         if as_ever:
             self._steps[before.number] = found
@@ -160,7 +190,33 @@ class Guide:
     def relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
         """What going from one end state of an owner to another gives back."""
         cell = after.evicted and after.owner in self._cell_owners
-        return relief(before.outcome, after.outcome, held or self.sole, self._geometry, cell=cell)
+        return relief(before.outcome, after.outcome, self.sole if held is None else held, self._geometry, cell=cell)
+
+    def may_cover(self, vertex: Vertex, lack: Lack) -> bool:
+        """Whether some end state of the owner below this one, its eviction aside, may give back what is missing, as
+        `relief` tells it with everybody else as in the target looked at. An upper bound: a no spares the search for one
+        and judges no target (PLAN-1, PLAN-6)."""
+        return any(self._may_keep(vertex, checkpoint, lack) for checkpoint in vertex.outcome.kept)
+
+    def _may_keep(self, vertex: Vertex, checkpoint: Checkpoint, lack: Lack) -> bool:
+        """Whether that may be so with one checkpoint kept: whatever else is kept frees less. It stays where it lies, or
+        as much of it goes to Host as has to."""
+        had, sole, geometry = vertex.outcome.wants, self.sole, self._geometry
+        alone = Outcome.in_place((checkpoint,), had)
+        held = alone.wants
+        if held.device_images & held.host_images or held.device_pages & held.host_pages:
+            return True  # one of two copies goes for nothing
+        images, host_images, host_bytes, cell, *pages = lack.without(
+            relief(vertex.outcome, alone, sole, geometry, cell=False)
+        ).need
+        if cell > 0 or images > (held.device_images & sole.device_images).bit_count():
+            return False
+        movable = geometry.per_pool(held.device_pages & sole.device_pages)
+        moved = [max(0, count) for count in pages]
+        if any(count > most for count, most in zip(moved, movable, strict=True)):
+            return False
+        made = sum([count * pool.page_bytes for count, pool in zip(moved, geometry.pools, strict=True)])
+        return host_images + max(0, images) <= 0 and host_bytes + made <= 0
 
     def _shortlist(self, chosen: Mapping[OwnerId, Vertex], lack: Lack, *, wide: bool) -> list[OwnerId]:
         everyone = wide or len(self._owners) <= SHORTLIST
@@ -172,24 +228,11 @@ class Guide:
     def cheapest_first(self, lack: Lack) -> list[OwnerId]:
         """All owners, by what the eviction of each alone loses for what it relieves. Sorted once for what is missing:
         how much of it is left makes little difference."""
-        missing = lack.missing
-        axes = tuple(axis for axis, _ in missing)
+        axes = tuple(axis for axis, _ in lack.missing)
         order = self._orders.get(axes)
         if order is None:
-            order = self._orders[axes] = sorted(self._owners, key=lambda owner: self._density(owner, missing))
+            order = self._orders[axes] = self._evictions.cheapest_first(lack, self._owners)
         return order
-
-    def _density(self, owner: OwnerId, missing: Iterable[tuple[int, int]]) -> tuple[bool, float]:
-        given, worth, share = self._eviction(owner), self._objective.worth(owner), 0.0
-        for axis, need in missing:
-            share += 1.0 if given[axis] >= need else given[axis] / need
-        # Freeing nothing alone is no reason to be left out: together they may (TGT-5).
-        return (False, worth / share) if share > 0 else (True, worth)
-
-    def _eviction(self, owner: OwnerId) -> Amounts:
-        """What the eviction of an owner gives back while nobody is degraded."""
-        freed, cell = self._session.freed(owner), int(owner in self._cell_owners)
-        return (freed.device_images, freed.host_images, freed.host_bytes, cell, *freed.pages)
 
 
 def _objects_of(option: Option) -> Replicas:

@@ -100,12 +100,11 @@ class ResourceManager:
         Args:
             budget: what is left of the boundary's optional planning.
             passing: the head that it would pass.
-            most_ns: how long this piece of it may take, about; None to decide at once.
+            most_ns: how long this piece of it may take, about; None to decide at once. Undecided where listing took it.
         """
         if not self.at_rest:
             return Blocked("another request is being admitted, or captures are being offered")
-        deciding = self._decisions.begin(ask, budget or self.budget(0), passing)
-        return self._deliberate(deciding, None if most_ns is None else most_ns - deciding.took_ns)
+        return self._begun(ask, budget or self.budget(0), passing, most_ns)
 
     def advance(self, most_ns: int | None = None) -> Admission:
         """Go on with the request that is being admitted: another piece of its planning, or one piece of its open
@@ -250,6 +249,17 @@ class ResourceManager:
             assert self._program.sequence(running.handle).owner == running.owner
 
     # --- parts: planning --------------------------------------------------------------------------------------------
+    def _begun(self, ask: Ask, budget: Budget, passing: Passing | None, most_ns: int | None) -> Admission:
+        """List what a request may start from, and begin to choose. Where listing took all the time no step is begun
+        that may be long: the next piece takes one in any case."""
+        began = self._clock()
+        deciding = self._decisions.begin(ask, budget, passing)
+        left = None if most_ns is None else most_ns - (self._clock() - began)
+        if left is not None and left <= 0:
+            self._deciding = deciding
+            return Undecided()
+        return self._deliberate(deciding, left)
+
     def _deliberate(self, deciding: Deciding, most_ns: int | None) -> Admission:
         """Another piece. What is decided late in it is carried out with the next."""
         self._deciding = None
@@ -258,7 +268,7 @@ class ResourceManager:
             return Failed("nobody wants it any more", begun=False)
         if deciding.revision != self._program.revision:
             deciding.deliberation.abandon()
-            deciding = self._decisions.begin(deciding.ask, deciding.budget, deciding.passing)
+            return self._begun(deciding.ask, deciding.budget, deciding.passing, most_ns)
         intent, deliberation = deciding.intent, deciding.deliberation
         if intent is None:
             before = deliberation.spent_ns
@@ -287,7 +297,7 @@ class ResourceManager:
         destination = Destination(cell, heir)
         self.books.claim(intent.claims)
         try:
-            plan = self._program.seal(intent.target, intent.ask.work)
+            plan = self._program.seal(intent.target, intent.ask.work, intent.schedule)
             begun = self._program.start(plan)
         except BaseException:
             self._unclaim(destination)
@@ -330,7 +340,8 @@ class ResourceManager:
         ask, asker, candidate = intent.ask, intent.asker, intent.candidate
         domain = asker.session or b"request %d" % ask.request
         owner = self._program.sequence(handle).owner
-        running = RunningRequest(ask.request, ask.order, asker, domain, handle, owner, cell, candidate)
+        schedule = frozenset(intent.schedule.frontiers)
+        running = RunningRequest(ask.request, ask.order, asker, domain, handle, owner, cell, candidate, schedule)
         self._running[ask.request] = running
         self._decisions.forget(ask.request)
         source = None if candidate.owner is None else self.books.get(candidate.owner)

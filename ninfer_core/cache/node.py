@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.graph import Vertex
@@ -18,8 +19,7 @@ Chosen = Mapping[OwnerId, Vertex]
 """The end state of every owner that a target changes."""
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(Struct, eq=False):
     """An assessed target.
 
     Attributes:
@@ -57,4 +57,4 @@ def outcomes_of(chosen: Chosen) -> dict[OwnerId, Outcome]:
 
 def key_of(option: Option, chosen: Chosen) -> tuple[int, ...]:
     """Of a target in this session: numbers of vertices say which owner they belong to."""
-    return (option.ordinal, *sorted(vertex.number for vertex in chosen.values()))
+    return (option.ordinal, *sorted([vertex.number for vertex in chosen.values()])) if chosen else (option.ordinal,)

@@ -113,8 +113,10 @@ class Objective:
         operations = made.host_images.bit_count() + bool(made.host_pages)
         return self._cost.to_host.price(Copies(operations, self._portfolio.size_of(made))) if made else 0.0
 
-    def worth(self, owner: OwnerId) -> float:
-        return self._portfolio.worths.of(owner)
+    def worths(self) -> dict[OwnerId, float]:
+        """Quick measures of what each eligible owner's eviction alone would lose; 0 for who is not catalogued."""
+        known = self._portfolio.worths.of(self._domain.entries.values())
+        return {owner: known.get(owner, 0.0) for owner in self._domain.outcomes}
 
     def _now(self, option: Option, target: Target, projection: Projection) -> float:
         """Of a capture, the time that every request waits which it blocks (DEF-12)."""
@@ -136,7 +138,7 @@ class Objective:
 
     def rank(self, option: Option, target: Target, projection: Projection) -> tuple[float, ...]:
         """The tie-break of PLAN-9, in its order, up to the candidate's ordinal. Less is better."""
-        entries = self._domain.eligible.entries if target.outcomes else {}
+        entries = self._domain.entries if target.outcomes else {}
         touched = [entries[owner] for owner in target.outcomes if owner in entries]
         hits = sum(1 for entry in touched for summary in entry.checkpoints if entry.hits_of(summary.ref))
         latest = max((entry.last_hit for entry in touched if entry.hits), default=-1)

@@ -9,6 +9,7 @@ from ninfer_core.cache.admission import Ask
 from ninfer_core.cache.candidates import Asker, Candidate
 from ninfer_core.cache.catalog import CellId
 from ninfer_core.contract.ids import OwnerId
+from ninfer_core.contract.plans import FinalScheduleIntent
 from ninfer_core.contract.statistics import Planning, Reuse
 from ninfer_core.program.planning.plan import ResourcePlan
 from ninfer_core.program.planning.target import Target
@@ -21,6 +22,7 @@ class Intent:
 
     Attributes:
         ready: it needs no copies and degrades nobody: the plan is driven to its end at once (PLAN-11).
+        schedule: where it may leave checkpoints.
         keys: prefixes that it matched exactly or could create: its demand, once it is Active.
     """
 
@@ -32,6 +34,7 @@ class Intent:
     reuse: Reuse
     planning: Planning
     keys: frozenset[bytes]
+    schedule: FinalScheduleIntent
 
     @property
     def claims(self) -> frozenset[OwnerId]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ninfer_core.cache.budget import Budget, Stop
 from ninfer_core.cache.constructions import Constructions
@@ -18,8 +19,7 @@ from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.program import Program
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """
     Attributes:
         node: the chosen target, or None when none is adoptable now.
@@ -61,7 +61,11 @@ class Planner:
             ranking: owners by recency, oldest first, when only the least recent may be evicted (PLAN-5).
         """
         search = self._search
-        identities = [node for option in options for node in search.identities(option)]
+        identities: list[Node] = []
+        for number, option in enumerate(options):
+            if number:  # one identity is a piece; none of them is left out (PLAN-2)
+                yield
+            identities += search.identities(option)
         root = identities[-1]
         short = [node for node in identities if not node.adoptable]
         if root.readiness is Readiness.PERMANENTLY_INFEASIBLE:

@@ -198,7 +198,9 @@ class RecoveryPoints:
         if wish.rewrite:
             return _Place()
         anchors = self._anchors(running)
-        coming = [i for i in running.intended if i.armed and i.wish is not None and not i.wish.rewrite]
+        made = {anchor.frontier for anchor in anchors}  # what lay at the present frontier is one already
+        armed = (i for i in running.intended if i.armed and i.wish is not None and not i.wish.rewrite)
+        coming = [intended for intended in armed if intended.frontier not in made]
         if len(anchors) + len(coming) < self._limits.long_anchors:
             return _Place()
         frontiers, end = sorted({*(c.frontier for c in anchors), wish.frontier}), running.prompt_end

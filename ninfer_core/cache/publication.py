@@ -113,9 +113,13 @@ class SharedPublication:
     def abandon(self, running: RunningRequest) -> None:
         """The request has ended: cells that were to be used go back."""
         for intended in running.intended:
-            if intended.shared_cell is not None:
-                self._books.shared.give(intended.shared_cell)
-                intended.shared_cell = None
+            self.give_back(intended)
+
+    def give_back(self, intended: Intended) -> None:
+        """Nothing comes of it: the cell that was to be used, if any, is free again."""
+        if intended.shared_cell is not None:
+            self._books.shared.give(intended.shared_cell)
+            intended.shared_cell = None
 
     # --- parts ----------------------------------------------------------------------------------------------------
     def _grant(

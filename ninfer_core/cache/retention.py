@@ -29,6 +29,8 @@ class Retention(Enum):
     def after(self, age: int) -> Retention:
         """What is left of it when nobody has come for so many materializations: one class less for each demand window
         that has gone by. Who has stayed away as long as that is no more expected than a stranger."""
+        if age < DEMAND_WINDOW:  # asked of everybody in each planning session, and true of most
+            return self
         return _ASCENDING[max(0, _ASCENDING.index(self) - age // DEMAND_WINDOW)]
 
 

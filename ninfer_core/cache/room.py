@@ -70,7 +70,7 @@ class Room:
     def fits_without(self, running: RunningRequest, need: Need, ref: CheckpointRef) -> bool:
         """Whether the need would fit if one of the request's own checkpoints were given up. Mutates nothing."""
         demand = self._program.capture_demand(running.handle, need.frontier, need.on_device)
-        return self._program.fits_without(running.owner, ref, demand)
+        return self._program.fits_without(running.owner, ref, demand, self._limits.lanes)
 
     def spare(self, running: RunningRequest, need: Need, beside: int = 0) -> Steps[Grant | NoRoom]:
         """Room that degrades nobody, and leaves so many Device images beside it free."""

@@ -34,6 +34,12 @@ class Intended:
     armed_shared: bool = False
     shared_cell: CellId | None = None
 
+    @property
+    def kinds(self) -> tuple[SourceKind, ...]:
+        """What would come of it."""
+        own = () if self.wish is None else (self.wish.kind,)
+        return own if self.shared is None else (*own, SourceKind.SHARED_STABLE_PREFIX)
+
 
 @dataclass(slots=True)
 class RunningRequest:
@@ -43,6 +49,7 @@ class RunningRequest:
         owner: the active sequence's.
         cell: the private cell that its continuation will take, or None: its end is discarded (RET-4).
         candidate: where it started from.
+        schedule: the frontiers behind that at which it may be captured (PLAN-12).
         intended: captures to come, ascending.
         captures: what became of them (STAT-1).
     """
@@ -55,6 +62,7 @@ class RunningRequest:
     owner: OwnerId
     cell: CellId | None
     candidate: Candidate
+    schedule: frozenset[int]
     intended: list[Intended] = field(default_factory=list)
     captures: list[Capture] = field(default_factory=list)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget, Stop
 from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.evictions import Evictions
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.guide import Guide, Move
 from ninfer_core.cache.lack import Lack
@@ -57,6 +58,7 @@ class Search:
         self._domain = domain
         self.wide = wide
         self._graph: OutcomeGraph | None = None
+        self._evictions: Evictions | None = None
         self._guides: dict[int, Guide] = {}
         self._identities: dict[int, Node] = {}
         self._heap: list[_Waiting] = []
@@ -107,7 +109,10 @@ class Search:
     def guide(self, option: Option) -> Guide:
         guide = self._guides.get(option.ordinal)
         if guide is None:
-            guide = Guide(self._program.geometry, self._objective, self._domain, self.graph, option, self._session)
+            if self._evictions is None:
+                self._evictions = Evictions(self._domain, self._objective, self._session)
+            geometry, objective, domain = self._program.geometry, self._objective, self._domain
+            guide = Guide(geometry, objective, domain, self.graph, self._evictions, option, self._session)
             self._guides[option.ordinal] = guide
         return guide
 
@@ -132,10 +137,14 @@ class Search:
         Args:
             most: owners; of more each is taken alone.
         """
-        losses = {owner: self.loss(node.option, vertex) for owner, vertex in node.chosen.items()}
+        losses = {}
+        for owner, vertex in node.chosen.items():
+            yield
+            losses[owner] = self.loss(node.option, vertex)
         surprise = node.value - self.identity(node.option).value - sum(losses.values())
         if surprise <= LEAST_GAIN_NS or len(losses) > most:
             return losses
+        yield
         leaving, gone = self.guide_at(node).leaving, node.option.base_dead | node.option.lost
         outcomes = node.target.outcomes
         whole = self._objective.together(outcomes, leaving, gone)

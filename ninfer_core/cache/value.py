@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ninfer_core.cache.contents import Contents
 from ninfer_core.cache.cost import CostModel
@@ -23,8 +24,7 @@ Refs = frozenset[CheckpointRef]
 NONE: Refs = frozenset()
 
 
-@dataclass(slots=True, eq=False)
-class Point:
+class Point(Struct, eq=False):
     """One checkpoint in the portfolio.
 
     Attributes:
@@ -45,8 +45,7 @@ class Point:
     above: tuple[CheckpointRef, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True, eq=False):
     """An end state as the portfolio sees it.
 
     Attributes:
@@ -58,7 +57,7 @@ class End:
     replicas: Replicas
     images: int
     pages: int
-    _restores: dict[CheckpointRef, float] = field(default_factory=dict, compare=False, repr=False)
+    _restores: dict[CheckpointRef, float] = field(default_factory=dict)
 
     def restores(self, checkpoint: Checkpoint) -> dict[CheckpointRef, float] | None:
         """Prices known of bringing checkpoints to Device from here; None where it is as it is now."""
@@ -66,8 +65,7 @@ class End:
         return self._restores if moved else None
 
 
-@dataclass(slots=True)
-class Base:
+class Base(Struct, frozen=True, eq=False):
     """The state that losses are measured from: a candidate's own identity target (DEF-13).
 
     Attributes:

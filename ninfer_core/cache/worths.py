@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ninfer_core.cache.catalog import Entry
 from ninfer_core.cache.contents import Contents, Standing
@@ -22,29 +22,35 @@ class Worths:
         self._cost = cost
         self._paths = paths
         self._contents = contents
-        self._known: dict[OwnerId, float] = {}
         self._wanted: Mapping[OwnerId, list[tuple[CheckpointRef, int]]] | None = None
 
-    def of(self, owner: OwnerId) -> float:
-        """Nanoseconds; 0 for an owner that is not catalogued."""
-        known = self._known.get(owner)
-        if known is None:
-            entry = self._contents.entry(owner)
-            known = self._known[owner] = 0.0 if entry is None else self._worth(entry)
-        return known
+    def of(self, entries: Iterable[Entry]) -> dict[OwnerId, float]:
+        """Nanoseconds that each owner's eviction alone may lose, by owner. What an owner's checkpoints save is kept in
+        `Contents.standing` for the next session."""
+        contents, demanded, found = self._contents, self._demanded, {}
+        for entry in entries:
+            owner = entry.owner
+            weight, credit = contents.retained(entry)
+            standing = self._standing(entry)
+            public = standing.deepest if credit else 0.0
+            if owner in demanded:
+                public = max(public, self._demanded_saving(entry, standing, demanded[owner], credit))
+            found[owner] = weight * standing.deepest + public
+        return found
 
-    def _worth(self, entry: Entry) -> float:
-        weight, credit = self._contents.retained(entry)
-        standing = self._standing(entry)
-        public = standing.deepest if credit else 0.0
-        for ref, users in self._demanded.get(entry.owner, ()):
+    def _demanded_saving(
+        self, entry: Entry, standing: Standing, demanded: Iterable[tuple[CheckpointRef, int]], credit: bool
+    ) -> float:
+        """The most that one of the owner's checkpoints saves, times the demands that match it. Kept in standing."""
+        most = 0.0
+        for ref, users in demanded:
             saving = standing.others.get(ref)
             if saving is None:
                 summary = next((summary for summary in entry.checkpoints if summary.ref == ref), None)
                 saving = 0.0 if summary is None else self._saving(entry.owner, summary)
                 standing.others[ref] = saving
-            public = max(public, (users + credit) * saving)
-        return weight * standing.deepest + public
+            most = max(most, (users + credit) * saving)
+        return most
 
     def _standing(self, entry: Entry) -> Standing:
         known, stamp = self._contents.standing.get(entry.owner), self._contents.shelf.stamp(entry.owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ninfer_core.contract.ids import Generation, SequenceId
+from ninfer_core.contract.ids import Frontier, Generation, SequenceId
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.sampling import SamplingParams
 
@@ -23,6 +23,17 @@ class RequestWork:
     prompt: PreparedPrompt
     lifetime_tokens: int
     sampling: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class FinalScheduleIntent:
+    """Where a request's prefill may leave checkpoints: fixed when its plan is sealed, and final from then on (PLAN-12).
+
+    Attributes:
+        frontiers: ascending, behind the reuse base and none beyond the prompt's end.
+    """
+
+    frontiers: tuple[Frontier, ...]
 
 
 class Readiness(Enum):

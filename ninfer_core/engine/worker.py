@@ -54,7 +54,7 @@ PIECE_NS = 700_000
 planning may take the same share of one as a transition: few pieces do then, and the first token does not wait for many.
 """
 
-TRANSFER_SHARE = 0.25
+TRANSFER_SHARE = 0.15
 """How much longer than the decode round before it a request may wait for the next, for another's state to be moved, or
 for planning where rounds are long."""
 

@@ -94,26 +94,19 @@ class Assessments:
         places = self._physical.pools[0].device_page
         return immediate(self._world.geometry, projection, activation, prompt_tokens, places)
 
-    def fits_without(self, owner: OwnerId, ref: CheckpointRef, demand: Capture) -> bool:
-        """Whether a capture would fit once one of its owner's own checkpoints is given up. Mutates nothing."""
+    def fits_without(self, owner: OwnerId, ref: CheckpointRef, demand: Capture, lanes: int) -> bool:
+        """Whether a capture would fit, and leave so many lanes their StateImage, once one of its owner's own
+        checkpoints is given up. Mutates nothing."""
         found = self._world.owners[owner]
         left = replace(found, checkpoints=tuple(c for c in found.checkpoints if c.ref != ref))
-        return project(self._world.with_owner(left).collected(), Target(demand)).feasible
+        world = self._world.with_owner(left).collected()
+        return _leaves_images(world, demand, lanes, 0) and project(world, Target(demand)).feasible
 
     def leaves_images(self, demand: Capture, lanes: int, beside: int = 0) -> bool:
         """Whether every one of so many lanes could still have a StateImage on Device with the capture made, and
         `beside` places were free even now. What is inactive can be released for the lanes; what running sequences
         hold cannot."""
-        world = self._world
-        active = [owner for owner in world.owners.values() if owner.lane is not None]
-        held = 0
-        for owner in active:
-            held |= owner.needs_images
-        most = world.geometry.capacity.device_images - demand.device_image
-        kept = (held & world.replicas.device_images).bit_count()
-        if kept + max(0, lanes - len(active)) > most:
-            return False
-        return not beside or world.used().device_images + beside <= most
+        return _leaves_images(self._world, demand, lanes, beside)
 
     def backfill_proof(
         self, donors: Iterable[SequenceHandle], borrower: Activation, head: Activation, protected: Many[OwnerId] = ()
@@ -127,3 +120,15 @@ class Assessments:
             return None
         owners = {self._sequences.sequence(donor).owner for donor in donors}
         return prove_backfill(self._world, owners, borrower, head, protected)
+
+
+def _leaves_images(world: World, demand: Capture, lanes: int, beside: int) -> bool:
+    active = [owner for owner in world.owners.values() if owner.lane is not None]
+    held = 0
+    for owner in active:
+        held |= owner.needs_images
+    most = world.geometry.capacity.device_images - demand.device_image
+    kept = (held & world.replicas.device_images).bit_count()
+    if kept + max(0, lanes - len(active)) > most:
+        return False
+    return not beside or world.used().device_images + beside <= most

@@ -48,6 +48,7 @@ class Sequence:
         trace: the units that ran, from token 0, those of the source included (ID-4).
         forced: positions of output tokens that were not drawn.
         armed: captures to come, ascending.
+        schedule: the only frontiers at which it may be captured, its first one included; None where that is open.
     """
 
     handle: SequenceHandle
@@ -63,6 +64,7 @@ class Sequence:
     trace: list[Unit] = field(default_factory=list)
     forced: list[int] = field(default_factory=list)
     armed: list[ArmedCapture] = field(default_factory=list)
+    schedule: frozenset[int] | None = None
 
     @property
     def unexecuted(self) -> int:

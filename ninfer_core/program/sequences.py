@@ -7,7 +7,7 @@ from collections.abc import Collection
 from collections.abc import Sequence as Many
 
 from ninfer_core.contract.ids import Frontier, Generation, OwnerId, SequenceId
-from ninfer_core.contract.plans import RequestWork, SequenceHandle
+from ninfer_core.contract.plans import FinalScheduleIntent, RequestWork, SequenceHandle
 from ninfer_core.contract.results import Grant
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.execution.passes import Passes
@@ -44,11 +44,19 @@ class Sequences:
         self._lease = lease
         self._sequences: dict[SequenceId, Sequence] = {}
 
-    def publish(self, owner: OwnerId, work: RequestWork, source: Checkpoint | None, trace: Trace) -> SequenceHandle:
+    def publish(
+        self,
+        owner: OwnerId,
+        work: RequestWork,
+        source: Checkpoint | None,
+        trace: Trace,
+        schedule: FinalScheduleIntent | None = None,
+    ) -> SequenceHandle:
         """The activation of a request has committed: its sequence, at the source's frontier.
 
         Args:
             trace: the source's, empty without one.
+            schedule: of its plan.
         """
         prompt = work.prompt
         handle = SequenceHandle(SequenceId(owner), Generation(self._physical.world.revision))
@@ -65,6 +73,8 @@ class Sequences:
         if source is not None:
             sequence.frontier = Frontier(source.frontier)
             sequence.trace = list(trace)
+        if schedule is not None:
+            sequence.schedule = frozenset((sequence.frontier, *schedule.frontiers))
         self._sequences[handle.id] = sequence
         return handle
 
@@ -128,7 +138,8 @@ class Sequences:
         """Use a grant for the checkpoint at a frontier that is still to come, or at the present one (Freeze).
 
         Raises:
-            RuntimeError: the frontier has passed, or a Host image is asked for inside a pass to come.
+            RuntimeError: the frontier has passed, is not in the sealed schedule (PLAN-12), or a Host image is asked for
+                inside a pass to come.
         """
         self._passes.arm(self._active(handle), frontier, kind, grant)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
-from ninfer_core.contract.plans import RequestWork, SequenceHandle
+from ninfer_core.contract.plans import FinalScheduleIntent, RequestWork, SequenceHandle
 from ninfer_core.contract.results import Ending, ResourceResult
 from ninfer_core.contract.statistics import SourceKind
 from ninfer_core.program.assessments import Assessments
@@ -14,8 +14,8 @@ from ninfer_core.program.gate import Gate
 from ninfer_core.program.identity import Trace
 from ninfer_core.program.owner_ids import OwnerIds
 from ninfer_core.program.planning.plan import ResourcePlan, seal
-from ninfer_core.program.planning.projection import project, source_of
-from ninfer_core.program.planning.target import Activation, Capture, Target
+from ninfer_core.program.planning.projection import project
+from ninfer_core.program.planning.target import Activation, Capture, Target, source_of
 from ninfer_core.program.records import Records
 from ninfer_core.program.sequences import Sequences
 from ninfer_core.program.storage.physical import Physical
@@ -51,14 +51,17 @@ class Transitions:
         """Sealed and not yet used: what a committed activation makes a sequence of."""
 
     # --- plans ----------------------------------------------------------------------------------------------------
-    def seal(self, target: Target, work: RequestWork | None = None) -> ResourcePlan:
+    def seal(
+        self, target: Target, work: RequestWork | None = None, schedule: FinalScheduleIntent | None = None
+    ) -> ResourcePlan:
         """Fix a feasible target as a plan. Reserves nothing.
 
         Args:
             work: the request, for an activation.
+            schedule: the only frontiers at which its sequence may be captured (PLAN-12); None leaves it open.
 
         Raises:
-            ValueError: it is illegal (TGT-2), or does not fit.
+            ValueError: it is illegal (TGT-2), or does not fit; or the schedule is none of it.
         """
         owner = target.demand.owner if isinstance(target.demand, Capture) else None
         trace: Trace = ()
@@ -67,7 +70,8 @@ class Transitions:
             owner = self._owner_ids.take()
             source = source_of(target)
             trace = () if source is None else self._records[source.checkpoint.ref].trace
-        plan = seal(self._physical.world, target, owner, self._assessments.projection)
+        end = 0 if work is None else len(work.prompt)
+        plan = seal(self._physical.world, target, owner, self._assessments.projection, schedule, end)
         self._works[plan] = None if work is None else (work, trace)
         return plan
 
@@ -106,7 +110,7 @@ class Transitions:
         if result.ending is Ending.COMMITTED and result.owner is not None and work is not None:
             source, (request, trace) = source_of(plan.target), work
             checkpoint = None if source is None else source.checkpoint
-            return self._sequences.publish(result.owner, request, checkpoint, trace)
+            return self._sequences.publish(result.owner, request, checkpoint, trace, plan.schedule)
         return result
 
     # --- zero-stage: nothing is copied (TXN-2) --------------------------------------------------------------------

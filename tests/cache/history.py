@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -98,10 +99,10 @@ class History:
         """Remember sealed targets; inject what `trouble` names, once."""
         program, seal, start, arm = self.program, self.program.seal, self.program.start, self.program.arm
 
-        def sealed(target: Target, work: RequestWork | None = None):
+        def sealed(target: Target, *rest: Any):
             if isinstance(target.demand, Activation):
                 self.sealed = target
-            plan = seal(target, work)
+            plan = seal(target, *rest)
             if self._troubled("stale"):
                 self._move_revision()
             return plan

@@ -50,10 +50,10 @@ def test_a_quick_measure_is_worked_out_again_when_the_path_below_has_changed() -
     prefix = list(range(640))
     managed.run(prefix)
     managed.run([*prefix, *range(9000, 9064)], sibling=True)
-    below, above = (entry.owner for entry in managed.manager.books.private)
+    below, above = managed.manager.books.private
     desk = managed.manager._desk
-    beside = desk.portfolio().worths.of(above)
-    managed.manager.books.release(below)
-    alone = desk.portfolio().worths.of(above)
+    beside = desk.portfolio().worths.of([above])[above.owner]
+    managed.manager.books.release(below.owner)
+    alone = desk.portfolio().worths.of([above])[above.owner]
     desk._standing.clear()
-    assert beside < alone == desk.portfolio().worths.of(above)
+    assert beside < alone == desk.portfolio().worths.of([above])[above.owner]

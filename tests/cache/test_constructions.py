@@ -25,6 +25,8 @@ from tests.cache.test_planner_brute import default_budget, enumerate_all, proble
         (300259, "where an owner cannot be kept whole, a part of it, and not the one that the cheapest steps lead to"),
         (52805, "nor one that loses more than its eviction"),
         (103838, "two that stand in for each other: one of them is taken back"),
+        (50131, "what costs nothing may free what others hold with it, though nobody is evicted"),
+        (1150, "and does not where the source keeps it"),
     ],
 )
 def test_problems_that_were_answered_badly_once(seed: int, why: str) -> None:

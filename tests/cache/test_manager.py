@@ -11,6 +11,7 @@ import pytest
 from ninfer_core.cache.admission import Admitted, Ask, Blocked, Failed, Transferring
 from ninfer_core.cache.cost import CostModel
 from ninfer_core.cache.domain import Option
+from ninfer_core.cache.lineage import Lineage
 from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.retention import Retention
@@ -335,7 +336,8 @@ def test_who_shares_pages_that_another_ones_demotion_copied_is_catalogued_where_
 
     whole = demoted(program.domain([first])[first])
     pages = whole.wants.host_pages
-    images_only = replace(whole, wants=Replicas(host_images=whole.wants.host_images, device_pages=pages))
+    only_images = Replicas(host_images=whole.wants.host_images, device_pages=pages)
+    images_only = Outcome(whole.kept, only_images, whole.needs)
     assert degrade(first, images_only) == [Placement.MIXED]
     assert degrade(second, demoted(program.domain([second])[second])) == [Placement.HOST]
 
@@ -436,3 +438,24 @@ def test_what_is_lost_is_priced_from_where_it_lies_now(monkeypatch: pytest.Monke
     managed.run([7, 8, 9])
     managed.run([*prefix, 2000, 2001], cuts=[64])
     assert seen and all(found == pytest.approx(true) for found, true in seen)
+
+
+@pytest.mark.req("CAN-7")
+@pytest.mark.parametrize(
+    ("ends", "spare"), [((1023,), True), ((1024,), False), ((700, 1723), True), ((700, 1724), False)]
+)
+def test_an_endpoint_far_above_the_anchors_is_kept_even_where_others_give_way(
+    ends: tuple[int, ...], spare: bool
+) -> None:
+    managed = Managed(Vector(8, 0, (80,), 0), replace(LIMITS, long_anchors=2))
+    for end in ends:  # each goes on from the endpoint before, which becomes an anchor
+        managed.run(range(end), session="one")
+    ask = managed.ask(range(ends[-1] + 3), intent=CacheIntent(session="one"))
+    admitted = managed.admit(ask)
+    assert isinstance(admitted, Admitted) and admitted.reuse.frontier == ends[-1]
+    running, points = managed.manager._running[ask.request], managed.manager._captures._points
+    kept = [anchor.frontier for anchor in points._anchors(running)]
+    assert kept == [*ends], "and so does this one"
+    managed.program.drop_checkpoint(running.owner, points._anchors(running)[-1].ref)
+    wish = points._endpoint_anchor(running, Lineage(managed.program, managed.manager.books, running))
+    assert wish is not None and (wish.frontier, wish.spare, wish.by_coverage) == (ends[-1], spare, True)

@@ -23,7 +23,7 @@ from tests.support.naive_value import Judged, Naive
 from tests.support.portfolios import Problem, ProblemMaker, WorldProgram
 
 LIMITS = CacheLimits(private_cells=8, shared_cells=8, long_anchors=2, automatic_anchors=0)
-ASSESSMENT_NS = 40_000
+ASSESSMENT_NS = 150_000
 """What one assessed target takes on the clock of the proof: pessimistic, so that the time budget counts."""
 
 

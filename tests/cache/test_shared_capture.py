@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from ninfer_core.cache.admission import Admitted, Ask
+from ninfer_core.cache.capture import GAVE_WAY
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import Frontier, OwnerId
 from ninfer_core.contract.intent import CacheIntent
@@ -66,12 +67,14 @@ class Stage:
         return sorted(entry.owner for entry in self.manager.books.entries())
 
 
-@pytest.mark.req("EVI-5", "INV-17", "CAN-10", "VAL-7")
+@pytest.mark.req("EVI-5", "INV-17", "CAN-10", "VAL-7", "PLAN-12")
 def test_a_prefix_worth_more_takes_cell_and_image_in_one_transaction_at_its_frontier() -> None:
     stage = Stage(short=64)
     before = stage.owners()
     ask, admitted = stage.admit(range(6000), marker=5000)
-    (intended,) = stage.manager._running[ask.request].intended
+    running = stage.manager._running[ask.request]
+    (intended,) = running.intended
+    assert running.schedule == {5000}, "sealed with the plan (PLAN-12)"
     assert intended.frontier == 5000 and intended.shared is not None, "chosen with the source"
     assert stage.transitions == [] and stage.owners() == before, "and nothing was made room for"
     assert stage.manager.books.shared.free_cells == 0 and not stage.program.sequence(admitted.handle).armed
@@ -155,3 +158,31 @@ def test_what_was_chosen_is_proved_again_when_the_cache_has_changed_meanwhile() 
     assert [(c.frontier, c.outcome) for c in stage.manager.captures(ask.request)] == [(2000, "present")]
     stage.managed.complete(ask, admitted)
     stage.manager.audit()
+
+
+@pytest.mark.req("STAT-1", "DEF-3", "INV-15", "EVI-5")
+def test_a_point_for_others_that_gives_way_to_the_turn_s_own_is_told_as_skipped() -> None:
+    # The pass ends at 100 for an image that only main memory has room for. Then the turn's own checkpoint, at 250,
+    # needs the page and the image: the point at 100 was made, and is gone before anybody could publish it.
+    limits = replace(LIMITS, private_cells=4, shared_cells=2, long_anchors=1, automatic_anchors=1)
+    managed = Managed(Vector(3, 1, (6,), 0), limits)
+    managed.run(range(5000, 5100), cuts=[60], session="another")
+    intent = CacheIntent(session="this", markers=(Frontier(100),), share_prompt=False)
+    ask = managed.ask(range(251), cuts=[100, 250], intent=intent)
+    admitted = managed.admit(ask)
+    assert isinstance(admitted, Admitted)
+    for end in (100, 251):
+        assert managed.manager.before_pass(ask.request, 251, 1) == end
+        at = managed.program.sequence(admitted.handle).frontier
+        managed.program.execute([(admitted.handle, end - at)]).commit({admitted.handle})
+        managed.manager.after_pass(ask.request)
+    told = [(c.frontier, c.kind, c.outcome, c.reason) for c in managed.manager.captures(ask.request)]
+    assert told == [
+        (100, SourceKind.LONG_ANCHOR, "skipped", GAVE_WAY),
+        (100, SourceKind.SHARED_STABLE_PREFIX, "skipped", GAVE_WAY),
+        (250, SourceKind.TURN_CLOSURE, "captured", None),
+    ]
+    managed.program.end(admitted.handle)
+    managed.manager.finish(ask.request)
+    assert not list(managed.manager.books.shared) and managed.manager.books.shared.free_cells == 2
+    managed.manager.audit()

@@ -215,6 +215,23 @@ def test_a_forged_state_is_caught_by_verify(ninfer: Ninfer, models: tuple[Path, 
     )
 
 
+@pytest.mark.req("VER-1")
+def test_a_reply_from_a_forged_state_is_told_by_verify_reuse(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
+    """The text is right and the states are not: the replay gives something else, and status 1 says so."""
+    from ninfer_core.program.session_file import checksum_of, read_header
+
+    tensors = load_file(document)
+    tensors["images"][:, 2:4096:4] ^= 0x40  # of each mantissa a bit that counts: they stay finite numbers
+    header = {**read_header(document).value}
+    header["checksums"] = {name: checksum_of(tensor.numpy()) for name, tensor in tensors.items()}
+    text, marks = seal(header, None)
+    resaved(document, ninfer.home / "forged", tensors, header=text, header_checksum=marks["header_checksum"])
+    done = real(ninfer, models[0], "run", "Who?", "--session", "forged", "--verify-reuse")
+    assert done.returncode == 1 and "state DIFFERENT" in done.stderr, done.stderr
+
+
 def test_what_cannot_be_is_one_line_and_nothing_changes(
     ninfer: Ninfer, models: tuple[Path, Path], document: Path
 ) -> None:

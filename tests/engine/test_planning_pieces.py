@@ -358,7 +358,7 @@ def behind_a_row(here: Scene) -> tuple[RequestHandle, list[int], RequestHandle]:
 
 def goes_on_until(here: Scene, there: Callable[[], bool]) -> None:
     """One pass after another, and no more than needed."""
-    for _ in range(ROUNDS // 4):
+    for _ in range(ROUNDS // 2):
         if there():
             return
         before = len(here.log)

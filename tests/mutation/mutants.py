@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "additive reclaim",
         PLAN + "projection.py",
-        "pages |= needed_pages\n        wants",
-        "pages ^= needed_pages\n        wants",
+        "pages |= owner.needs_pages\n        else",
+        "pages ^= owner.needs_pages\n        else",
     ),
     Mutant(
         "pages of an extent taken for consecutive",
@@ -93,14 +93,14 @@ MUTANTS = (
     Mutant(
         "restored pages are not charged",
         PLAN + "projection.py",
-        "pages = tuple(a + b for a, b in zip(growth, brought, strict=True))",
+        "pages = tuple(map(add, growth, geometry.per_pool(restored))) if restored else growth",
         "pages = growth",
     ),
     Mutant(
         "growth is not reserved",
         PLAN + "projection.py",
-        "growth = tuple(max(0, total - own) for total, own in zip(lifetime, held, strict=True))",
-        "growth = tuple(min(1, max(0, total - own)) for total, own in zip(lifetime, held, strict=True))",
+        "growth = tuple([max(0, total - own) for total, own in zip(lifetime, held, strict=True)])",
+        "growth = tuple([min(1, max(0, total - own)) for total, own in zip(lifetime, held, strict=True)])",
     ),
     Mutant("move although a survivor needs it", PLAN + "projection.py", "not images & checkpoint.image_mask", "True"),
     Mutant(

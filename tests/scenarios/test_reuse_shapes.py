@@ -7,6 +7,7 @@ message k starts at 60 + 249 (k - 1), its reply 208 tokens later: the eighth at 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +83,18 @@ def test_a_second_conversation_under_a_long_system_prompt(talk: Callable[..., Ta
         assert second.done.statistics.usage.prefill_tokens == 108 + 13
         assert ("SharedStablePrefix", 1000, "present") in captures(second.done)
         assert line(second.done) != line(first.done)
+
+
+@pytest.mark.req("SES-1", "DEF-3", "CAN-8")
+def test_the_last_request_again_after_a_restart(talk: Callable[..., Talk], tmp_path: Path) -> None:
+    """Saved, ended, read by another Engine: computed from its last message on, as if nothing had been."""
+    with talk(device_state_slots=64) as engine:
+        chat = sent_at_once(engine)
+        said = list(chat.messages[:-1])
+        engine.engine.save_session(tmp_path / "two.ninfer", [engine.paths[-1]], {})
+    with talk(device_state_slots=64) as another:
+        restored = another.engine.restore_session(tmp_path / "two.ninfer")
+        assert [c.frontier for c in restored.checkpoints[-1]][-2:] == [2011, 2059] and not restored.left_out
+        another.paths = [engine.paths[-1]]
+        done = another.say(another.engine.prepare(said), REPLY)
+        assert line(done) == ("TurnClosure", 2011, "fork") and done.statistics.usage.prefill_tokens == 13

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ninfer_core.program.ledger.objects import Replicas
 from ninfer_core.program.planning.outcome import Outcome
 
@@ -11,4 +9,4 @@ from ninfer_core.program.planning.outcome import Outcome
 def demoted(outcome: Outcome) -> Outcome:
     """Everything that the owner keeps on Host only."""
     images, pages = outcome.needs
-    return replace(outcome, wants=Replicas(host_images=images, host_pages=pages))
+    return Outcome(outcome.kept, Replicas(host_images=images, host_pages=pages), outcome.needs)

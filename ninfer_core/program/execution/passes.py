@@ -51,6 +51,8 @@ class Passes:
         """See Sequences.arm."""
         if frontier < sequence.frontier or frontier > len(sequence.ledger):
             raise RuntimeError(f"frontier {frontier} cannot be reached from {sequence.frontier}")
+        if sequence.schedule is not None and frontier not in sequence.schedule:
+            raise RuntimeError(f"frontier {frontier} is not in the schedule that was sealed")
         if frontier == sequence.frontier:
             self._publisher.freeze(sequence, kind, grant)
             return

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import add, sub
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Vector(NamedTuple):
+class Vector(Struct, frozen=True):
     """One number per axis. Axes never cover for each other (CAP-2).
 
     Attributes:
@@ -21,7 +22,7 @@ class Vector(NamedTuple):
     pages: tuple[int, ...]
     host_bytes: int
 
-    def __add__(self, other: Vector) -> Vector:  # type: ignore[override]
+    def __add__(self, other: Vector) -> Vector:
         return Vector(
             self.device_images + other.device_images,
             self.host_images + other.host_images,
@@ -118,6 +119,8 @@ class Geometry:
         """Bytes of a set of logical pages on Host."""
         if not pages:
             return 0
+        if len(self.pools) == 1:
+            return pages.bit_count() * self.pools[0].page_bytes
         return sum(count * pool.page_bytes for count, pool in zip(self.per_pool(pages), self.pools, strict=True))
 
     def zero(self) -> Vector:

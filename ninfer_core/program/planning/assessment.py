@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import Struct
 
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.plans import Readiness
@@ -14,12 +15,11 @@ from ninfer_core.program.planning.census import Census, Survivors
 from ninfer_core.program.planning.ground import Ground
 from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.pressure import Sole
-from ninfer_core.program.planning.projection import Projection, complete, lineage, source_of
-from ninfer_core.program.planning.target import Activation, Source, SourceMode, Target
+from ninfer_core.program.planning.projection import Projection, complete, lineage
+from ninfer_core.program.planning.target import Activation, Source, SourceMode, Target, source_of
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(Struct, frozen=True):
     """Program's judgement of one target at one revision."""
 
     readiness: Readiness
@@ -79,13 +79,19 @@ class AssessmentSession:
         return complete(self._ground, target, self._survivors(target))
 
     def sole(self, target: Target) -> Replicas:
-        """What each survivor of a target alone holds: a hint at what a further step would free."""
+        """What each survivor of a target alone holds: a hint at what a further step frees. Raises like `assess`."""
         self._renew()
         return self._sole.of(target)
 
-    def freed(self, owner: OwnerId) -> Vector:
-        """What the eviction of one owner would free while nobody else changes: a hint too."""
-        return self._sole.freed(owner)
+    def staying(self, target: Target, victims: Iterable[OwnerId]) -> Replicas:
+        """What no outcome of these owners frees, even together: a hint too. Raises like `assess`."""
+        self._renew()
+        return self._sole.staying(target, victims)
+
+    def evictions(self, owners: Iterable[OwnerId]) -> dict[OwnerId, Vector]:
+        """What the eviction of each owner would free while nobody else changes: a hint too. Raises like `assess`."""
+        self._renew()
+        return self._sole.evictions(owners)
 
     def _renew(self) -> None:
         world = self._world()

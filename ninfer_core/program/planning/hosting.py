@@ -9,7 +9,8 @@ without it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ninfer_core.program.ledger.arena import Arena
 from ninfer_core.program.ledger.objects import Extent
@@ -17,8 +18,7 @@ from ninfer_core.program.planning.ground import Ground, Run, runs_of
 from ninfer_core.program.planning.target import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Shrink:
+class Shrink(Struct, frozen=True):
     """One extent replacement.
 
     Attributes:
@@ -35,8 +35,7 @@ class Shrink:
         return sum(extent.size for extent in self.into)
 
 
-@dataclass(frozen=True, slots=True)
-class Hosting:
+class Hosting(Struct, frozen=True):
     """
     Attributes:
         shrinks: extent replacements, in order, each complete before the next; then the demotions are placed.

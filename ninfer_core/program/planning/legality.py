@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
+from ninfer_core.contract.plans import FinalScheduleIntent
 from ninfer_core.program.ledger.bits import minus
-from ninfer_core.program.ledger.objects import Owner, Replicas
+from ninfer_core.program.ledger.objects import Owner, Replicas, needs_of
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.outcome import Outcome
-from ninfer_core.program.planning.projection import source_of
-from ninfer_core.program.planning.target import Capture, Source, SourceMode, Target
+from ninfer_core.program.planning.target import Capture, Source, SourceMode, Target, source_of
 
 
 def illegality(world: World, target: Target) -> str:
@@ -32,6 +34,19 @@ def illegality(world: World, target: Target) -> str:
     return ""
 
 
+def misplaced(target: Target, schedule: FinalScheduleIntent, end: int) -> str:
+    """Why a schedule is none of this target, in a line; empty for one that is.
+
+    Args:
+        end: tokens of the prompt.
+    """
+    source = source_of(target)
+    places = (0 if source is None else source.checkpoint.frontier, *schedule.frontiers)
+    if any(after <= before for before, after in pairwise(places)):
+        return f"frontiers {schedule.frontiers} do not ascend from the reuse base, {places[0]}"
+    return f"frontier {places[-1]} is beyond the prompt, {end}" if schedule.frontiers and places[-1] > end else ""
+
+
 def _source(world: World, source: Source) -> str:
     owner = world.owners.get(source.owner)
     if owner is None or source.checkpoint not in owner.checkpoints:
@@ -47,7 +62,9 @@ def _source(world: World, source: Source) -> str:
 def _outcome(owner: Owner, outcome: Outcome, have: Replicas) -> str:
     if any(checkpoint not in owner.checkpoints for checkpoint in outcome.kept):
         return "keeps a checkpoint that it has not"
-    images, pages = outcome.needs
+    images, pages = needs_of(outcome.kept)
+    if outcome.needs != (images, pages):
+        return "says that it needs something else than what it keeps"
     wants = outcome.wants
     if wants.images != images or wants.pages != pages:
         return "wants other replicas than those of what it keeps"

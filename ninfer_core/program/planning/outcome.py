@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+from msgspec import Struct
 
 from ninfer_core.contract.ids import CheckpointRef
 from ninfer_core.program.ledger.bits import minus
-from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Owner, Replicas
-
-UNKNOWN = (-1, -1)
+from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Owner, Replicas, needs_of
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """
     Attributes:
         kept: the surviving checkpoints, ascending; none means that the whole owner is evicted.
         wants: the replicas that it wishes to have of what it needs. A wish for a Host replica that is not there yet is
             a demotion: it has to be copied. An object stays where any surviving owner wishes it.
-        needs: (images, pages) that some replica must hold: those of the kept checkpoints. Worked out unless given.
+        needs: (images, pages) that some replica must hold: those of the kept checkpoints (see `needs_of`).
     """
 
     kept: tuple[Checkpoint, ...]
     wants: Replicas
-    needs: tuple[int, int] = field(default=UNKNOWN, compare=False, repr=False)
+    needs: tuple[int, int]
 
-    def __post_init__(self) -> None:
-        if self.needs is not UNKNOWN:
-            return
-        images = pages = 0
-        for checkpoint in self.kept:
-            images |= checkpoint.image_mask
-            pages |= checkpoint.page_mask
-        object.__setattr__(self, "needs", (images, pages))
+    @classmethod
+    def in_place(cls, kept: tuple[Checkpoint, ...], replicas: Replicas) -> Outcome:
+        """These checkpoints kept, each object of theirs wished where it lies in replicas."""
+        images, pages = needs = needs_of(kept)
+        return cls(kept, replicas.only(images, pages), needs)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether any of it wishes to be there."""
+        return bool(self.wants.device_images or self.wants.device_pages)
 
     @property
     def evicted(self) -> bool:
@@ -52,8 +52,7 @@ class Step(Enum):
     EVICT = "evict"
 
 
-@dataclass(frozen=True, slots=True)
-class Successor:
+class Successor(Struct, frozen=True):
     step: Step
     outcome: Outcome
 
@@ -64,7 +63,7 @@ def identity(owner: Owner, replicas: Replicas) -> Outcome:
     return Outcome(owner.checkpoints, replicas.only(*needs), needs)
 
 
-EVICTED = Outcome((), NOTHING)
+EVICTED = Outcome((), NOTHING, (0, 0))
 
 
 def successors(outcome: Outcome, host_images: bool = True, host_pages: bool = True) -> Iterator[Successor]:
@@ -80,14 +79,10 @@ def successors(outcome: Outcome, host_images: bool = True, host_pages: bool = Tr
     wants = outcome.wants
     both_images, both_pages = wants.device_images & wants.host_images, wants.device_pages & wants.host_pages
     if both_images or both_pages:
-        yield Successor(
-            Step.DROP_DEVICE_COPY,
-            replace(outcome, wants=wants.without(Replicas(device_images=both_images, device_pages=both_pages))),
-        )
-        yield Successor(
-            Step.DROP_HOST_COPY,
-            replace(outcome, wants=wants.without(Replicas(host_images=both_images, host_pages=both_pages))),
-        )
+        on_host = wants.without(Replicas(device_images=both_images, device_pages=both_pages))
+        yield Successor(Step.DROP_DEVICE_COPY, Outcome(outcome.kept, on_host, outcome.needs))
+        on_device = wants.without(Replicas(host_images=both_images, host_pages=both_pages))
+        yield Successor(Step.DROP_HOST_COPY, Outcome(outcome.kept, on_device, outcome.needs))
     if host_images:
         yield from _demoted_images(outcome)
     if host_pages:
@@ -105,8 +100,8 @@ def _demoted_images(outcome: Outcome) -> Iterator[Successor]:
         image = minus(checkpoint.image_mask & wants.device_images, wants.host_images | seen)
         if image:
             seen |= image
-            moved = wants._replace(
-                device_images=minus(wants.device_images, image), host_images=wants.host_images | image
+            moved = Replicas(
+                minus(wants.device_images, image), wants.host_images | image, wants.device_pages, wants.host_pages
             )
             yield Successor(Step.DEMOTE_IMAGE, Outcome(outcome.kept, moved, outcome.needs))
 
@@ -118,12 +113,13 @@ def _demoted_pages(outcome: Outcome) -> Iterator[Successor]:
         covered |= 0 if checkpoint is None else checkpoint.page_mask
         pages = minus(wants.device_pages, wants.host_pages | covered)
         if pages:
-            moved = wants._replace(device_pages=minus(wants.device_pages, pages), host_pages=wants.host_pages | pages)
+            moved = Replicas(
+                wants.device_images, wants.host_images, minus(wants.device_pages, pages), wants.host_pages | pages
+            )
             yield Successor(Step.DEMOTE_PAGES, Outcome(outcome.kept, moved, outcome.needs))
 
 
 def without_checkpoint(outcome: Outcome, ref: CheckpointRef) -> Outcome:
     """The outcome with one checkpoint deleted and its coverage shortened; evicted when it was the last."""
     kept = tuple(checkpoint for checkpoint in outcome.kept if checkpoint.ref != ref)
-    images, pages = Outcome(kept, NOTHING).needs
-    return Outcome(kept, outcome.wants.only(images, pages)) if kept else EVICTED
+    return Outcome.in_place(kept, outcome.wants) if kept else EVICTED

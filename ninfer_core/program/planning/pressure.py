@@ -5,13 +5,14 @@ It is guidance for exploration only (PLAN-1): feasibility is the projection's wo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ninfer_core.contract.ids import PAGE_SIZE, OwnerId
 from ninfer_core.program.ledger.bits import mask_of, minus
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import NOTHING, Replicas
+from ninfer_core.program.ledger.objects import Replicas, needs_of
 from ninfer_core.program.ledger.world import World
-from ninfer_core.program.planning.outcome import Outcome
-from ninfer_core.program.planning.target import Activation, Source, SourceMode, Target
+from ninfer_core.program.planning.target import Source, SourceMode, Target, source_of
 
 
 class Sole:
@@ -20,13 +21,12 @@ class Sole:
     def __init__(self, world: World) -> None:
         self._world = world
         self._untouched: Replicas | None = None
-        self._freed: dict[OwnerId, Vector] = {}
 
     def of(self, target: Target) -> Replicas:
         """See `sole`. Without outcomes and with a source that stays, counted once for all targets."""
         if target.outcomes:
             return sole(self._world, target)
-        source = target.demand.source if isinstance(target.demand, Activation) else None
+        source = source_of(target)
         if source is None:
             return self.untouched
         if source.mode is SourceMode.CONSUME:
@@ -41,23 +41,39 @@ class Sole:
             self._untouched = sole(self._world, Target(None))
         return self._untouched
 
-    def freed(self, owner: OwnerId) -> Vector:
-        """What the eviction of one owner would free as things are (CAP-5); of Host bytes those of its pages."""
-        known = self._freed.get(owner)
-        if known is None:
-            held, sole, geometry = self._world.owners[owner], self.untouched, self._world.geometry
-            known = self._freed[owner] = Vector(
-                (sole.device_images & held.needs_images).bit_count(),
-                (sole.host_images & held.needs_images).bit_count(),
-                geometry.per_pool(sole.device_pages & held.needs_pages),
-                geometry.bytes_of(sole.host_pages & held.needs_pages),
+    def evictions(self, owners: Iterable[OwnerId]) -> dict[OwnerId, Vector]:
+        """What the eviction of each owner alone would free as things are (CAP-5); of Host bytes those of its pages."""
+        alone, geometry, held, found = self.untouched, self._world.geometry, self._world.owners, {}
+        for owner in owners:
+            images, pages = held[owner].needs_images, held[owner].needs_pages
+            found[owner] = Vector(
+                (alone.device_images & images).bit_count(),
+                (alone.host_images & images).bit_count(),
+                geometry.per_pool(alone.device_pages & pages),
+                geometry.bytes_of(alone.host_pages & pages),
             )
-        return known
+        return found
+
+    def staying(self, target: Target, victims: Iterable[OwnerId]) -> Replicas:
+        """What no outcome of these owners frees, together or alone, on any tier (TGT-5): what running sequences hold,
+        the source's that stay, and what every other owner keeps; of a consumed source that is its lineage (CAN-8)."""
+        world, source = self._world, source_of(target)
+        images, pages = _pinned(world, source)
+        for other in world.owners.keys() - set(victims):
+            owner = world.owners[other]
+            if owner.lane is not None:
+                continue  # counted with what is pinned
+            needs = (owner.needs_images, owner.needs_pages)
+            if source is not None and other == source.owner and source.mode is SourceMode.CONSUME:
+                needs = needs_of(source.lineage)
+            images |= needs[0]
+            pages |= needs[1]
+        return Replicas(images, images, pages, pages)
 
 
 def sole(world: World, target: Target) -> Replicas:
     """The replicas that exactly one survivor of the target wishes, and no running sequence reads."""
-    source = target.demand.source if isinstance(target.demand, Activation) else None
+    source = source_of(target)
     have, changed = world.replicas, []
     once_images, once_pages = _pinned(world, source)
     twice_images, twice_pages = once_images, once_pages
@@ -66,7 +82,7 @@ def sole(world: World, target: Target) -> Replicas:
         if owner.lane is not None:
             continue
         if source is not None and owner.id == source.owner and source.mode is SourceMode.CONSUME:
-            changed.append(have.only(*Outcome(source.lineage, NOTHING).needs))
+            changed.append(have.only(*needs_of(source.lineage)))
         elif owner.id in target.outcomes:
             changed.append(target.outcomes[owner.id].wants)
         else:

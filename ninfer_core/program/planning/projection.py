@@ -11,7 +11,9 @@ they wish; what is released, copied, moved or forked follows from the difference
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from operator import add
+
+from msgspec import Struct
 
 from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
 from ninfer_core.program.ledger.bits import minus
@@ -21,12 +23,11 @@ from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.census import Survivors
 from ninfer_core.program.planning.ground import Ground
 from ninfer_core.program.planning.hosting import Shrink, host
-from ninfer_core.program.planning.outcome import Outcome, identity
-from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target
+from ninfer_core.program.planning.outcome import Outcome
+from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode, Target, source_of
 
 
-@dataclass(frozen=True, slots=True)
-class SourceUse:
+class SourceUse(Struct, frozen=True):
     """How an activation takes its source.
 
     Attributes:
@@ -44,8 +45,7 @@ class SourceUse:
     copied: tuple[LogicalPage | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(Struct, frozen=True):
     """
     Attributes:
         deficit: by how much a peak exceeds the capacity, per axis, over both peaks.
@@ -148,31 +148,32 @@ def complete(ground: Ground, target: Target, survivors: Survivors) -> Projection
     )
 
 
-def source_of(target: Target) -> Source | None:
-    """The source of an activation; None without one."""
-    return target.demand.source if isinstance(target.demand, Activation) else None
-
-
 def _survivors(world: World, target: Target) -> Survivors:
     """What the surviving owners need, and the replicas they wish; a consumed source survives as its lineage."""
     images = pages = 0
-    wants, source = Replicas(), source_of(target)
+    source, changed = source_of(target), []
     for owner in world.owners.values():
+        outcome = target.outcomes.get(owner.id)
         if source is not None and owner.id == source.owner and source.mode is SourceMode.CONSUME:
             outcome = lineage(source, world.replicas)
-        else:
-            outcome = target.outcomes.get(owner.id) or identity(owner, world.replicas)
-        needed_images, needed_pages = outcome.needs if owner.lane is None else (owner.needs_images, owner.needs_pages)
-        images |= needed_images
-        pages |= needed_pages
-        wants |= outcome.wants
+        if outcome is None:
+            images |= owner.needs_images
+            pages |= owner.needs_pages
+        else:  # a running owner needs what its sequence needs, whatever it wishes
+            needs = outcome.needs if owner.lane is None else (owner.needs_images, owner.needs_pages)
+            changed.append((needs, outcome.wants))
+    # Who stays as it is wishes the replicas that there are.
+    wants = world.replicas.only(images, pages)
+    for needs, wished in changed:
+        images |= needs[0]
+        pages |= needs[1]
+        wants |= wished
     return Survivors(images, pages, wants)
 
 
 def lineage(source: Source, replicas: Replicas) -> Outcome:
     """What stays of a consumed owner, where it lies now."""
-    images, pages = Outcome(source.lineage, Replicas()).needs
-    return Outcome(source.lineage, replicas.only(images, pages))
+    return Outcome.in_place(source.lineage, replicas)
 
 
 def _source_use(world: World, source: Source, images: int, pages: int) -> SourceUse:
@@ -236,8 +237,7 @@ def _demand(world: World, target: Target, use: SourceUse | None, restored: int) 
             if use is None:
                 return lifetime, Vector(1, 0, lifetime, 0)
             held = [own + (tail is not None) for own, tail in zip(use.borrowed, use.taken, strict=True)]
-            growth = tuple(max(0, total - own) for total, own in zip(lifetime, held, strict=True))
-            brought = geometry.per_pool(restored)
+            growth = tuple([max(0, total - own) for total, own in zip(lifetime, held, strict=True)])
+            pages = tuple(map(add, growth, geometry.per_pool(restored))) if restored else growth
             image = 0 if use.moves and not use.image_from_host else 1
-            pages = tuple(a + b for a, b in zip(growth, brought, strict=True))
             return growth, Vector(image, 0, pages, 0)

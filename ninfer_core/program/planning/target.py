@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.objects import Checkpoint
@@ -18,8 +19,7 @@ class SourceMode(Enum):
     """The source owner becomes the sequence: what lies above the reuse base goes (CAN-8)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The checkpoint that a sequence starts from.
 
     Attributes:
@@ -33,8 +33,7 @@ class Source:
     lineage: tuple[Checkpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Activation:
+class Activation(Struct, frozen=True):
     """A sequence that shall become active.
 
     Attributes:
@@ -46,8 +45,7 @@ class Activation:
     lifetime_pages: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """Room that a checkpoint of a running sequence needs before it can be written.
 
     Attributes:
@@ -62,8 +60,7 @@ class Capture:
     tail_pages: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """
     Attributes:
         demand: what shall be made room for: an activation, a capture, or nothing (an explicit release).
@@ -72,3 +69,8 @@ class Target:
 
     demand: Activation | Capture | None
     outcomes: Mapping[OwnerId, Outcome] = field(default_factory=dict)
+
+
+def source_of(target: Target) -> Source | None:
+    """The source of an activation; None without one."""
+    return target.demand.source if isinstance(target.demand, Activation) else None

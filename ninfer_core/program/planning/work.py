@@ -6,7 +6,8 @@ Program says how much it is; it never prices (context-cache COST, VAL-2). An ope
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ninfer_core.contract.ids import LogicalPage, PageId
 from ninfer_core.program.ledger.bits import mask_of, minus
@@ -16,8 +17,7 @@ from ninfer_core.program.planning.projection import Projection
 from ninfer_core.program.planning.target import Activation
 
 
-@dataclass(frozen=True, slots=True)
-class Copies:
+class Copies(Struct, frozen=True):
     """A batch of copies of one stage and direction; an empty one costs nothing."""
 
     operations: int = 0
@@ -30,8 +30,7 @@ class Copies:
 NO_COPIES = Copies()
 
 
-@dataclass(frozen=True, slots=True)
-class Prefill:
+class Prefill(Struct, frozen=True):
     """suffix tokens computed behind base reused ones."""
 
     base: int
@@ -43,8 +42,7 @@ class Prefill:
         return self.base * self.suffix + self.suffix * (self.suffix + 1) // 2
 
 
-@dataclass(frozen=True, slots=True)
-class ImmediateWork:
+class ImmediateWork(Struct, frozen=True):
     """COST-1: ordered transfer phases, then the remaining prefill. `on_host` is what shrinking extents copies."""
 
     to_host: Copies
@@ -54,8 +52,7 @@ class ImmediateWork:
     on_host: Copies = Copies()
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(Struct, frozen=True):
     """One way to a checkpoint's state: restore from Host what is not on Device, then prefill."""
 
     restore: Copies

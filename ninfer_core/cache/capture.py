@@ -96,7 +96,7 @@ class Captures:
         reached = self._program.sequence(running.handle).frontier
         for intended in [i for i in running.intended if i.frontier <= reached]:
             captured = intended.armed or intended.armed_shared
-            pending = intended.wish is not None or intended.shared is not None
+            pending = bool(intended.kinds)
             if intended.frontier == reached < running.prompt_end and pending and not captured:
                 continue  # the pass ended here for it
             running.intended.remove(intended)

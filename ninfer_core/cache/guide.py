@@ -19,7 +19,7 @@ from ninfer_core.program.ledger.geometry import Geometry
 from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Replicas
 from ninfer_core.program.planning.assessment import AssessmentSession
 from ninfer_core.program.planning.outcome import Outcome
-from ninfer_core.program.planning.target import Activation, Target
+from ninfer_core.program.planning.target import Source, Target, source_of
 
 SHORTLIST = 5
 """Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
@@ -92,8 +92,9 @@ class Guide:
         self._graph = graph
         self._owners = list(domain.of(option))
         self._cell_owners = domain.cell_owners
-        self.untouched = self.sole = session.sole(Target(option.demand))
-        self._kept = _objects_of(option)
+        target = Target(option.demand)
+        self.untouched = self.sole = session.sole(target)
+        self._kept = _objects_of(source_of(target))
         self.leaving = self.sole.without(self._kept)
         # Objects that the target looked at makes somebody's own, or no longer.
         self._images = self._pages = 0
@@ -102,7 +103,7 @@ class Guide:
         images, pages = geometry.image_ids, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(images, images, pages, pages)
         # What could come back at all, were all victims to let go together (TGT-5): the bound of Move.most.
-        self._releasable = self._any.without(session.staying(Target(option.demand), self._owners))
+        self._releasable = self._any.without(session.staying(target, self._owners))
 
     def exchange(self) -> Exchange:
         """A construction that swaps places on Host, from the option as it is."""
@@ -235,9 +236,8 @@ class Guide:
         return order
 
 
-def _objects_of(option: Option) -> Replicas:
-    """Of its source, on every tier."""
-    source = option.demand.source if isinstance(option.demand, Activation) else None
+def _objects_of(source: Source | None) -> Replicas:
+    """What a source holds, on every tier."""
     if source is None:
         return NOTHING
     images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask

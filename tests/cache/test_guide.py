@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +19,17 @@ from tests.support.portfolios import ProblemMaker
 
 Answer = tuple[bool, bool]
 """(what the guide says, whether some end state does it)."""
+
+
+def identities(count: int) -> Iterator[tuple[int, Search, Node]]:
+    """(seed, search, identity) for every option of so many random problems."""
+    for seed in range(count):
+        problem = ProblemMaker(seed).problem()
+        if problem is None:
+            continue
+        search = problem.planner().planner._search
+        for node in [node for option in problem.options for node in search.identities(option)]:
+            yield seed, search, node
 
 
 def below(graph: OutcomeGraph, top: Vertex) -> list[Vertex]:
@@ -46,20 +58,15 @@ def answers(search: Search, node: Node, owner: OwnerId, top: Vertex) -> Counter[
 @pytest.mark.req("PLAN-1", "PLAN-6", "TGT-4")
 def test_what_is_given_up_unseen_could_not_have_been_kept() -> None:
     told: Counter[Answer] = Counter()
-    for seed in range(400):
-        problem = ProblemMaker(seed).problem()
-        if problem is None:
-            continue
-        search = problem.planner().planner._search
-        for identity in [node for option in problem.options for node in search.identities(option)]:
-            nodes, victims = [identity], list(search.victims(identity.option))
-            for other in victims[:2]:  # and with another one degraded a step, as a construction has it
-                steps = [step for step in search.graph.steps(search.graph.identity(other)) if not step.evicted]
-                if steps:
-                    nodes.append(search.assess(identity.option, {other: steps[seed % len(steps)]}))
-            for node in nodes:
-                for owner in victims if search.lack(node) else ():
-                    told += answers(search, node, owner, node.chosen.get(owner) or search.graph.identity(owner))
+    for seed, search, identity in identities(400):
+        nodes, victims = [identity], list(search.victims(identity.option))
+        for other in victims[:2]:  # and with another one degraded a step, as a construction has it
+            steps = [step for step in search.graph.steps(search.graph.identity(other)) if not step.evicted]
+            if steps:
+                nodes.append(search.assess(identity.option, {other: steps[seed % len(steps)]}))
+        for node in nodes:
+            for owner in victims if search.lack(node) else ():
+                told += answers(search, node, owner, node.chosen.get(owner) or search.graph.identity(owner))
     assert told[False, True] == 0
     assert told[True, True] > 100 and told[False, False] > 300, "both answers are given"
     assert told[True, False] < told[False, False] // 4, "a no is told in most cases"
@@ -68,19 +75,14 @@ def test_what_is_given_up_unseen_could_not_have_been_kept() -> None:
 @pytest.mark.req("TGT-5", "CAP-8", "CAN-8")
 def test_what_victims_could_let_go_of_together_is_told_for_consumed_and_for_retained_sources() -> None:
     consuming = 0
-    for seed in range(300):
-        problem = ProblemMaker(seed).problem()
-        if problem is None:
-            continue
-        search = problem.planner().planner._search
-        for node in [node for option in problem.options for node in search.identities(option)]:
-            guide, victims = search.guide(node.option), list(search.victims(node.option))
-            source = source_of(Target(node.option.demand))
-            consuming += source is not None and source.mode is SourceMode.CONSUME
-            # One after the other goes, whoever they are, and what the last one holds alone comes back with it.
-            held, gone = Replicas(), dict[OwnerId, Outcome]()
-            for victim in victims:
-                held |= search._session.sole(Target(node.option.demand, gone)) & search._domain.outcomes[victim].wants
-                gone[victim] = EVICTED
-            assert not held.without(guide._releasable), f"seed {seed}: it comes back, and is told as staying"
+    for seed, search, node in identities(300):
+        guide, victims = search.guide(node.option), list(search.victims(node.option))
+        source = source_of(Target(node.option.demand))
+        consuming += source is not None and source.mode is SourceMode.CONSUME
+        # One after the other goes, whoever they are, and what the last one holds alone comes back with it.
+        held, gone = Replicas(), dict[OwnerId, Outcome]()
+        for victim in victims:
+            held |= search._session.sole(Target(node.option.demand, gone)) & search._domain.outcomes[victim].wants
+            gone[victim] = EVICTED
+        assert not held.without(guide._releasable), f"seed {seed}: it comes back, and is told as staying"
     assert consuming > 20

@@ -20,7 +20,7 @@ from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.ledger.objects import STEP_PAGES, Checkpoint, Lane, Owner, Replicas, Role
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.plan import ResourcePlan
-from ninfer_core.program.planning.target import Activation, Capture, SourceMode
+from ninfer_core.program.planning.target import Activation, Capture, SourceMode, source_of
 from ninfer_core.program.storage.physical import Physical
 from ninfer_core.program.summary import summarise
 from ninfer_core.program.transactions.shrinking import Shrinking
@@ -141,8 +141,7 @@ class RunningTransaction:
                 owners[owner_id] = replace(owners[owner_id], checkpoints=outcome.kept)
             else:
                 del owners[owner_id]
-        demand = self._plan.target.demand
-        source = demand.source if isinstance(demand, Activation) else None
+        source = source_of(self._plan.target)
         if source is not None and source.mode is SourceMode.CONSUME:
             # The source itself stays valid until the commit: an abort must find it.
             kept = {c.ref: c for c in (*source.lineage, source.checkpoint)}

@@ -12,7 +12,7 @@ from ninfer_core.cache.beginnings import Beginnings
 from ninfer_core.cache.catalog import Capability, Catalog, CellId, Entry
 from ninfer_core.cache.demand import DemandWindow
 from ninfer_core.cache.edges import OwnerEdges
-from ninfer_core.cache.misses import Graveyard
+from ninfer_core.cache.misses import Graveyard, Tombstone
 from ninfer_core.cache.paths import PathIndex
 from ninfer_core.cache.retention import Retention
 from ninfer_core.cache.sessions import SessionIndex
@@ -59,10 +59,12 @@ class Books:
     def is_shared(self, owner: OwnerId) -> bool:
         return self.shared.get(owner) is not None
 
-    def eligible(self, source: OwnerId | None = None) -> dict[OwnerId, Entry]:
-        """Owners that pressure may change: catalogued, without an edge, not the source (TGT-2)."""
-        protected = self.edges.owners() | self.claims
-        return {e.owner: e for e in self.entries() if e.owner not in protected and e.owner != source}
+    def eligible(self, spared: Iterable[OwnerId] = ()) -> dict[OwnerId, Entry]:
+        """Owners that pressure may change: catalogued, without an edge, none of those to be spared (TGT-2)."""
+        found = {**self.private.entries, **self.shared.entries}
+        for owner in (*self.edges.owners(), *self.claims, *spared):
+            found.pop(owner, None)
+        return found
 
     def ranking(self) -> list[OwnerId]:
         """Private and shared owners together, least recently hit or published first (PLAN-5)."""
@@ -223,7 +225,8 @@ class Books:
         assert entry is not None
         for summary in entry.checkpoints:
             if bury and summary.ref in deleted:
-                self.graveyard.bury(summary.frontier, self.shelf.keys[summary.ref], request)
+                shelf, ref = self.shelf, summary.ref
+                self.graveyard.bury(Tombstone(summary.frontier, shelf.keys[ref], shelf.tails[ref], request))
         self._forget(deleted)
         catalog = self.shared if self.is_shared(owner) else self.private
         if checkpoints:
@@ -283,7 +286,8 @@ class Books:
     def _walk(self, owner: OwnerId, summaries: tuple[CheckpointSummary, ...]) -> None:
         self.beginnings.add(owner, self._program.record(summaries[0].ref).identity)
         for summary in summaries:
-            self.shelf.add(summary.ref, self._program.record(summary.ref).digest, owner)
+            record = self._program.record(summary.ref)
+            self.shelf.add(summary.ref, record.digest, record.identity.tail, owner)
             self.paths.add(summary.ref)
             self.shelf.touch((summary.ref, *self.paths.descendants(summary.ref)))
 

@@ -14,7 +14,7 @@ WORK_OF_A_TARGET = 16
 """Owners that a target changes, for each target of the budget: larger ones take longer to project and to price."""
 
 WORTH = 4
-"""Planning may take as long as a quarter of what it is expected to save."""
+"""Planning may go on for a quarter of what it is expected to save."""
 
 LEAST_GAIN_NS = 1_000_000
 """What one more target must promise to save, also where no clock runs: WORTH times what looking at one takes."""
@@ -42,7 +42,7 @@ class Budget:
     may overrun.
 
     The time is that of planning at one admission boundary: head and backfill inspections share one Budget. It starts as
-    a short window, and is extended while the improvement in sight is worth it, up to the whole.
+    a short window, a quarter of the whole, and is extended by what the improvement in sight is worth, up to the whole.
     """
 
     def __init__(
@@ -84,9 +84,7 @@ class Budget:
         if not self._timed:
             return None
         elapsed = self._clock() - self._began
-        window = self._window
-        if expected_gain > WORTH * self._whole:
-            window = self._whole
+        window = min(self._whole, self._window + max(0.0, expected_gain) / WORTH)
         # An indivisible operation that is predicted not to fit is not begun.
         return Stop.TIME_BUDGET if elapsed + self._slowest > window else None
 

@@ -6,7 +6,7 @@ never searches it: the cell was found before Program was asked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NewType
@@ -72,7 +72,7 @@ class Entry:
 
     def prior(self, epoch: int) -> Retention:
         """Its retention now."""
-        return self.retention.after(max(0, epoch - self.last_hit))
+        return self.retention.after(epoch - self.last_hit)
 
     def hit(self, ref: CheckpointRef, epoch: int) -> None:
         """An adopted request started from one of its checkpoints."""
@@ -112,6 +112,11 @@ class Catalog:
 
     def get(self, owner: OwnerId) -> Entry | None:
         return self._entries.get(owner)
+
+    @property
+    def entries(self) -> Mapping[OwnerId, Entry]:
+        """By owner, in the order of their publication."""
+        return self._entries
 
     @property
     def cells(self) -> int:

@@ -89,7 +89,7 @@ class Constructions:
         return True
 
     def _take_back(self, option: Option) -> Steps[None]:
-        order = self._search.guide(option).cheapest_first(self._search.lack(self._search.identity(option)))
+        order = list(self._search.guide(option).cheapest_first(self._search.lack(self._search.identity(option))))
         few, enough = 1, len(order)
         while few < enough:
             yield
@@ -136,7 +136,7 @@ class Constructions:
             Why it stopped early; None when it came to its end.
         """
         option, node = start.option, start
-        if (option.ordinal, course) in self._dived:
+        if self.has_dived(start, course):
             return None
         self._dived.add((option.ordinal, course))
         if course is Course.WARY and option.ordinal not in self._entangled:
@@ -162,6 +162,10 @@ class Constructions:
                     return found
                 node = found
         return (yield from self._relented(node, budget, all_of_it=course is Course.WARY))
+
+    def has_dived(self, start: Node, course: Course) -> bool:
+        """Whether this course was taken for its option: it would come to the same."""
+        return (start.option.ordinal, course) in self._dived
 
     def _note_hopeless(self, node: Node) -> None:
         """An option that does not even fit with every eligible owner released is not looked at any more."""
@@ -301,4 +305,6 @@ def _best(moves: Sequence[Move], lack: Lack, course: Course) -> Move | None:
 
 
 def _order(move: Move) -> tuple[float, float, int]:
-    return move.ratio, move.change, move.vertex.number
+    """By predicted loss for what it relieves; a step that relieves nothing by itself comes last (TGT-5)."""
+    change, share = move.change, move.share
+    return change / share if share > 0 else math.inf, change, move.vertex.number

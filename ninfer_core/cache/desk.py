@@ -61,8 +61,8 @@ class Desk:
         program = self._program
 
         def eligible() -> Eligible:
-            entries = {o: entry for o, entry in self._books.eligible().items() if o not in spared}
-            cell_owners = frozenset(entry.owner for entry in catalog if entry.owner in entries)
+            entries = self._books.eligible(spared)
+            cell_owners = frozenset([entry.owner for entry in catalog if entry.owner in entries])
             return Eligible(entries, program.domain(entries), cell_owners)
 
         domain = Domain(eligible, free_cell=catalog.free_cells > 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ninfer_core.cache.domain import Domain
 from ninfer_core.cache.lack import Amounts, Lack
@@ -24,12 +24,22 @@ class Evictions:
         self.worths = objective.worths()
         given, cells = session.evictions(domain.outcomes), domain.cell_owners
         self._given = {owner: _amounts(freed, owner in cells) for owner, freed in given.items()}
+        self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
 
-    def cheapest_first(self, lack: Lack, owners: Iterable[OwnerId]) -> list[OwnerId]:
-        """These owners, by what the eviction of each loses for its share of what is missing."""
-        missing, found = lack.missing, []
-        for number, owner in enumerate(owners):
-            given, worth, share = self._given[owner], self.worths[owner], 0.0
+    def cheapest_first(self, lack: Lack) -> Sequence[OwnerId]:
+        """All of them, by what the eviction of each loses for its share of what is missing. Sorted once for the axes on
+        which anything is: how much of it makes little difference."""
+        missing = lack.missing
+        axes = tuple([axis for axis, _ in missing])
+        known = self._orders.get(axes)
+        if known is None:
+            known = self._orders[axes] = self._sorted(missing)
+        return known
+
+    def _sorted(self, missing: Sequence[tuple[int, int]]) -> list[OwnerId]:
+        worths, found = self.worths, []
+        for number, (owner, given) in enumerate(self._given.items()):
+            worth, share = worths[owner], 0.0
             for axis, need in missing:
                 share += 1.0 if given[axis] >= need else given[axis] / need
             # Freeing nothing alone is no reason to be left out: together they may (TGT-5).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -61,11 +61,6 @@ class Move(Struct, eq=False):
             self._change = self.price(self.vertex) - self.price(self.before)
         return self._change
 
-    @property
-    def ratio(self) -> float:
-        """Predicted loss for what it relieves; a step that relieves nothing by itself comes last (TGT-5)."""
-        return self.change / self.share if self.share > 0 else math.inf
-
 
 class Guide:
     """For one option.
@@ -98,7 +93,7 @@ class Guide:
         self.leaving = self.sole.without(self._kept)
         # Objects that the target looked at makes somebody's own, or no longer.
         self._images = self._pages = 0
-        self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
+        self._source = option.source_owner
         self._steps: dict[int, list[_Step]] = {}
         images, pages = geometry.image_ids, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(images, images, pages, pages)
@@ -226,14 +221,9 @@ class Guide:
         left = (owner for owner in order if owner not in chosen or not chosen[owner].evicted)
         return list(left) if everyone else list(itertools.islice(left, SHORTLIST))
 
-    def cheapest_first(self, lack: Lack) -> list[OwnerId]:
-        """All owners, by what the eviction of each alone loses for what it relieves. Sorted once for what is missing:
-        how much of it is left makes little difference."""
-        axes = tuple(axis for axis, _ in lack.missing)
-        order = self._orders.get(axes)
-        if order is None:
-            order = self._orders[axes] = self._evictions.cheapest_first(lack, self._owners)
-        return order
+    def cheapest_first(self, lack: Lack) -> Iterator[OwnerId]:
+        """All owners, by what the eviction of each alone loses for what it relieves."""
+        return (owner for owner in self._evictions.cheapest_first(lack) if owner != self._source)
 
 
 def _objects_of(source: Source | None) -> Replicas:

@@ -46,13 +46,13 @@ class Lack(Struct, frozen=True):
         """How much of what is missing a step gives back, as a share of each axis, summed; what it takes where too
         little is left counts against it."""
         total = 0.0
-        for need, given in zip(self.need, relief, strict=True):
-            if not given:
-                continue
-            if need > 0:
-                total += 1.0 if given >= need else given / need
-            elif given < need:
-                total -= (need - given) / -given
+        for axis, given in enumerate(relief):
+            if given:  # on most axes a step gives nothing
+                need = self.need[axis]
+                if need > 0:
+                    total += 1.0 if given >= need else given / need
+                elif given < need:
+                    total -= (need - given) / -given
         return total
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ninfer_core.contract.ids import RequestId
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.contract.statistics import Miss, MissReason
+from ninfer_core.program.identity import Identity
 
 REMEMBERED = 64
 """How many evicted checkpoints are remembered for explanations."""
@@ -17,10 +18,17 @@ REMEMBERED = 64
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A checkpoint that was deleted to make room for a request."""
+    """A checkpoint that was deleted to make room for a request.
+
+    Attributes:
+        key: the digest of its identity.
+        tail: its last tokens, as an Identity encodes them: a prompt without them at that place is no path to it, and
+            need not be digested.
+    """
 
     frontier: int
     key: bytes
+    tail: bytes
     request: RequestId
 
 
@@ -30,14 +38,18 @@ class Graveyard:
     def __init__(self) -> None:
         self._tombs: deque[Tombstone] = deque(maxlen=REMEMBERED)
 
-    def bury(self, frontier: int, key: bytes, request: RequestId) -> None:
-        self._tombs.append(Tombstone(frontier, key, request))
+    def bury(self, tomb: Tombstone) -> None:
+        self._tombs.append(tomb)
 
-    def deepest(self, above: int, upto: int, key_of: Callable[[int], bytes]) -> Tombstone | None:
-        """The deepest one in (above, upto] that lay on a prompt's path."""
-        inside = [tomb for tomb in self._tombs if above < tomb.frontier <= upto]
+    def deepest(self, above: int, prompt: Identity, key_of: Callable[[int], bytes]) -> Tombstone | None:
+        """The deepest one above a frontier that lay on a prompt's path.
+
+        Args:
+            key_of: the digest of the prompt's first so many tokens.
+        """
+        inside = [tomb for tomb in self._tombs if above < tomb.frontier <= prompt.frontier]
         for tomb in sorted(inside, key=lambda tomb: -tomb.frontier):
-            if key_of(tomb.frontier) == tomb.key:
+            if prompt.tokens.endswith(tomb.tail, 0, 4 * tomb.frontier) and key_of(tomb.frontier) == tomb.key:
                 return tomb
         return None
 

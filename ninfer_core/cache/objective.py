@@ -59,6 +59,8 @@ class Objective:
             limit: a J above it may be reported too small, but not as less than this.
         """
         now = self._now(option, target, projection)
+        if now >= limit and not isinstance(option.demand, Capture):
+            return now  # no activation's loss is negative
         base = self._base(option, identity)
         end = self._portfolio.end((*self._dead(target), *option.base_dead, *option.lost), projection.final)
         if isinstance(option.demand, Capture):
@@ -130,8 +132,11 @@ class Objective:
         return base
 
     def _deleted(self, owner: OwnerId, outcome: Outcome) -> list[CheckpointRef]:
+        had = self._domain.outcomes[owner].kept
+        if len(outcome.kept) == len(had):
+            return []
         kept = {c.ref for c in outcome.kept}
-        return [c.ref for c in self._domain.outcomes[owner].kept if c.ref not in kept]
+        return [c.ref for c in had if c.ref not in kept]
 
     def _dead(self, target: Target) -> list[CheckpointRef]:
         return [ref for owner, outcome in target.outcomes.items() for ref in self._deleted(owner, outcome)]

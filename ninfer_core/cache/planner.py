@@ -122,7 +122,9 @@ class Planner:
             for node in sorted(short, key=lambda node: (node.value, node.option.ordinal)):
                 # With all losses forgotten it is no better than what is known: nothing to dive for.
                 hopeless = search.incumbent - node.value <= budget.least_gain
-                if node.adoptable or (hopeless and not self._wide):
+                if node.adoptable or (not self._wide and (hopeless or search.is_dominated(node, short))):
+                    continue
+                if self._constructions.has_dived(node, course):
                     continue
                 stop = yield from self._constructions.dive(node, budget, course, patient=first)
                 first = False

@@ -44,7 +44,7 @@ class Report:
             common, other_longest = self._common(asker, everyone, common)
             longest = other_longest or longest
         other = longest is not None and not longest.until(common).matches(asker.identity)
-        tomb = self._books.graveyard.deepest(candidate.frontier, len(asker.work.prompt), asker.key)
+        tomb = self._books.graveyard.deepest(candidate.frontier, asker.identity, asker.key)
         if tomb is not None:
             common = max(common, tomb.frontier)
         return Lookup(candidate.frontier, common, other, _passed_over(choice), tomb)

@@ -225,6 +225,18 @@ class Search:
     def is_hopeless(self, option: Option) -> bool:
         return option.ordinal in self._hopeless
 
+    def is_dominated(self, node: Node, others: Iterable[Node]) -> bool:
+        """Whether another identity that can be made to fit, from the same owner, takes no longer by itself and lacks no
+        more: the same victims give it the same room. An estimate: what the two disposals leave may differ."""
+        mine, source = self.lack(node).need, node.option.source_owner
+        return any(
+            other.option.source_owner == source
+            and (other.value, other.option.ordinal) < (node.value, node.option.ordinal)
+            and other.option.ordinal in self._fitted
+            and all(need <= most for need, most in zip(self.lack(other).need, mine, strict=True))
+            for other in others
+        )
+
     def give_up(self, option: Option) -> None:
         """It does not even fit with every eligible owner released: no target of it is looked at any more."""
         self._hopeless.add(option.ordinal)

@@ -13,6 +13,7 @@ class Shelf:
     def __init__(self) -> None:
         self._owners: dict[CheckpointRef, OwnerId] = {}
         self._keys: dict[CheckpointRef, bytes] = {}
+        self._tails: dict[CheckpointRef, bytes] = {}
         self._holders: dict[bytes, set[CheckpointRef]] = {}
         self._stamps: dict[OwnerId, int] = {}
         self._changes = 0
@@ -25,6 +26,11 @@ class Shelf:
     def keys(self) -> Mapping[CheckpointRef, bytes]:
         """The short-list digest of every catalogued checkpoint. Equal digests prove nothing (ID-1)."""
         return self._keys
+
+    @property
+    def tails(self) -> Mapping[CheckpointRef, bytes]:
+        """The last tokens of every catalogued checkpoint."""
+        return self._tails
 
     @property
     def holders(self) -> Mapping[bytes, Collection[CheckpointRef]]:
@@ -46,14 +52,14 @@ class Shelf:
         """The owner is gone."""
         self._stamps.pop(owner, None)
 
-    def add(self, ref: CheckpointRef, key: bytes, owner: OwnerId) -> None:
+    def add(self, ref: CheckpointRef, key: bytes, tail: bytes, owner: OwnerId) -> None:
         """A checkpoint was catalogued."""
-        self._owners[ref], self._keys[ref] = owner, key
+        self._owners[ref], self._keys[ref], self._tails[ref] = owner, key, tail
         self._holders.setdefault(key, set()).add(ref)
 
     def remove(self, ref: CheckpointRef) -> None:
         """A checkpoint is gone. Raises KeyError for one that is not here."""
-        del self._owners[ref]
+        del self._owners[ref], self._tails[ref]
         key = self._keys.pop(ref)
         self._holders[key].discard(ref)
         if not self._holders[key]:
@@ -62,5 +68,6 @@ class Shelf:
     def audit(self, expected: Mapping[CheckpointRef, OwnerId]) -> None:
         """Raises AssertionError when it holds anything else than these checkpoints."""
         assert self._owners == expected, "the shelf is not what the catalogs say"
+        assert self._tails.keys() == self._keys.keys(), "a checkpoint's last tokens are missing, or left"
         found = {ref: key for key, refs in self._holders.items() for ref in refs}
         assert found == self._keys, "the shelf's keys disagree"

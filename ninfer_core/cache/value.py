@@ -184,9 +184,12 @@ class Portfolio:
 
     def _ways(self, point: Point, end: End) -> tuple[tuple[float, Point], ...]:
         """From itself and from each survivor on its path (DEF-11), where root is not as cheap."""
-        alive = (source for source in self._sources(point) if source.ref not in end.dead)
-        prices = [(self._price(source, point, end), source) for source in alive]
-        return tuple(sorted((way for way in prices if way[0] < point.rebuild), key=lambda way: way[0]))
+        ways = []
+        for source in self._sources(point):
+            if source.ref not in end.dead and (price := self._price(source, point, end)) < point.rebuild:
+                ways.append((price, source))
+        ways.sort(key=_price_of)
+        return tuple(ways)
 
     def _later_saving(self, point: Point, end: End, base: Base) -> float:
         """The saving in an end state that only takes away from the base: no way has become shorter."""
@@ -199,7 +202,7 @@ class Portfolio:
             if source.ref not in end.dead:
                 restore = self._restore(source, end)
                 if restore != self._restore(source, base.end):
-                    price = restore + self._prefill(source, point)
+                    price = restore if source is point else restore + self._prefill(source, point)
                 least = min(least, price)
         return point.rebuild - least
 
@@ -214,7 +217,8 @@ class Portfolio:
 
     def _price(self, source: Point, point: Point, end: End) -> float:
         """Of restoring the source and computing on to the point."""
-        return self._restore(source, end) + self._prefill(source, point)
+        restore = self._restore(source, end)
+        return restore if source is point else restore + self._prefill(source, point)
 
     def _restore(self, source: Point, end: End) -> float:
         """One source serves many points: what it takes to have it is worked out once."""
@@ -228,8 +232,6 @@ class Portfolio:
         return price
 
     def _prefill(self, source: Point, point: Point) -> float:
-        if source is point:
-            return 0.0
         key = (source.ref, point.ref)
         price = self._prefills.get(key)
         if price is None:
@@ -342,6 +344,10 @@ class Portfolio:
         for at in self._contents.demands.showing.get(key, ()):
             gain += max(0.0, saving - self._best(self._served(at), base, {}))
         return gain
+
+
+def _price_of(way: tuple[float, Point]) -> float:
+    return way[0]
 
 
 def _saved(point: Point, ways: Sequence[tuple[float, Point]]) -> float:

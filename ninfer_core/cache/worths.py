@@ -28,10 +28,13 @@ class Worths:
         """Nanoseconds that each owner's eviction alone may lose, by owner. What an owner's checkpoints save is kept in
         `Contents.standing` for the next session."""
         contents, demanded, found = self._contents, self._demanded, {}
+        known, stamp = contents.standing, contents.shelf.stamp
         for entry in entries:
             owner = entry.owner
             weight, credit = contents.retained(entry)
-            standing = self._standing(entry)
+            standing = known.get(owner)
+            if standing is None or standing.stamp != stamp(owner):
+                standing = known[owner] = self._standing(entry, stamp(owner))
             public = standing.deepest if credit else 0.0
             if owner in demanded:
                 public = max(public, self._demanded_saving(entry, standing, demanded[owner], credit))
@@ -52,14 +55,10 @@ class Worths:
             most = max(most, (users + credit) * saving)
         return most
 
-    def _standing(self, entry: Entry) -> Standing:
-        known, stamp = self._contents.standing.get(entry.owner), self._contents.shelf.stamp(entry.owner)
-        if known is None or known.stamp != stamp:
-            counts = (summary for summary in reversed(entry.checkpoints) if summary.ref not in entry.unreachable)
-            deepest = next(counts, None)
-            saving = 0.0 if deepest is None else self._saving(entry.owner, deepest)
-            known = self._contents.standing[entry.owner] = Standing(stamp, saving, {})
-        return known
+    def _standing(self, entry: Entry, stamp: int) -> Standing:
+        counts = (summary for summary in reversed(entry.checkpoints) if summary.ref not in entry.unreachable)
+        deepest = next(counts, None)
+        return Standing(stamp, 0.0 if deepest is None else self._saving(entry.owner, deepest), {})
 
     @property
     def _demanded(self) -> Mapping[OwnerId, list[tuple[CheckpointRef, int]]]:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 from ninfer_core.contract.ids import Frontier
 from ninfer_core.contract.prompt import PreparedPrompt
 
+TAIL = 16
+"""Tokens of an identity's tail."""
+
 
 class Unit(NamedTuple):
     """One pass that ran (ID-4): its share of a sequence, and the shape of the batch that it was in.
@@ -66,6 +69,11 @@ class Identity:
     @property
     def frontier(self) -> int:
         return len(self.tokens) // 4
+
+    @property
+    def tail(self) -> bytes:
+        """The last tokens: as many as tell most prompts apart at once."""
+        return self.tokens[-4 * TAIL :]
 
     def matches(self, prompt: Identity) -> bool:
         """Whether this is the identity of a prefix of prompt: token for token, cut for cut, in the same mode."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ninfer_core.contract.cache_table import AxisUse
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
@@ -12,7 +12,7 @@ from ninfer_core.program.identity import Identity
 from ninfer_core.program.ledger.objects import Checkpoint
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.matching import longest_common, matching
-from ninfer_core.program.planning.outcome import Outcome, identity
+from ninfer_core.program.planning.outcome import Identities, Outcome
 from ninfer_core.program.records import Record, Records
 from ninfer_core.program.storage.physical import Physical
 from ninfer_core.program.summary import axes, footprint, summarise
@@ -72,8 +72,8 @@ class Views:
         """Whether the first checkpoint lies on the path to the second, exactly (ID-1)."""
         return self._records[first].identity.matches(self._records[second].identity)
 
-    def domain(self, owners: Iterable[OwnerId]) -> dict[OwnerId, Outcome]:
+    def domain(self, owners: Iterable[OwnerId]) -> Mapping[OwnerId, Outcome]:
         """The identity outcome of every named owner that is inactive: the eligible victims (TGT-2, PLAN-14)."""
         world = self._world
         found = [world.owners[owner] for owner in owners if owner in world.owners]
-        return {owner.id: identity(owner, world.replicas) for owner in found if owner.lane is None}
+        return Identities([owner for owner in found if owner.lane is None], world.replicas)

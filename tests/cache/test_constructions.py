@@ -27,6 +27,8 @@ from tests.cache.test_planner_brute import default_budget, enumerate_all, proble
         (103838, "two that stand in for each other: one of them is taken back"),
         (50131, "what costs nothing may free what others hold with it, though nobody is evicted"),
         (1150, "and does not where the source keeps it"),
+        (201126, "two milliseconds to be gained are worth some targets more than the first window holds"),
+        (100786, "and a construction that was begun is worth the whole window"),
     ],
 )
 def test_problems_that_were_answered_badly_once(seed: int, why: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,10 +12,11 @@ from ninfer_core.cache.misses import REMEMBERED, Graveyard, Lookup, PassedOver, 
 from ninfer_core.contract.ids import Frontier, RequestId
 from ninfer_core.contract.prompt import Boundaries, OutputStart, PreparedPrompt
 from ninfer_core.contract.statistics import MissReason
+from ninfer_core.program.identity import Identity, encode
 
 BOUNDS = Boundaries(None, None, (Frontier(30), Frontier(60)), Frontier(60), Frontier(60), (), True)
 PROMPT = PreparedPrompt(tuple(range(70)), BOUNDS, OutputStart.ANSWER)
-TOMB = Tombstone(40, b"", RequestId(7))
+TOMB = Tombstone(40, b"", b"", RequestId(7))
 
 
 def told(**found: object) -> list[tuple[int, int, str]]:
@@ -55,7 +58,7 @@ def test_the_first_new_token_and_its_message_are_named() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 70), st.integers(0, 70), st.booleans(), st.integers(0, 70), st.integers(0, 70))
 def test_no_token_is_left_out(reused: int, common: int, other: bool, passed: int, buried: int) -> None:
-    tomb = Tombstone(buried, b"", RequestId(1)) if buried > reused else None
+    tomb = Tombstone(buried, b"", b"", RequestId(1)) if buried > reused else None
     over = PassedOver(passed, MissReason.CAPACITY, "because") if passed > reused else None
     found = Lookup(reused, max(common, reused), other, over, tomb)
     at = reused
@@ -67,17 +70,28 @@ def test_no_token_is_left_out(reused: int, common: int, other: bool, passed: int
 
 @pytest.mark.req("STAT-2")
 def test_the_deepest_grave_on_the_path() -> None:
-    graves = Graveyard()
-    for frontier, key in ((10, b"10"), (20, b"other"), (30, b"30"), (50, b"50")):
-        graves.bury(frontier, key, RequestId(frontier))
+    graves, prompt = Graveyard(), Identity.of(range(40), (), (), 40)
+    digested = []
+
+    def bury(frontier: int, tail: Sequence[int], key: bytes) -> None:
+        graves.bury(Tombstone(frontier, key, encode(tail), RequestId(frontier)))
 
     def path(frontier: int) -> bytes:
+        digested.append(frontier)
         return b"%d" % frontier
 
-    found = graves.deepest(0, 40, path)
+    bury(10, range(10), b"10")
+    bury(20, range(4, 20), b"other")
+    bury(30, range(14, 30), b"30")
+    bury(35, range(90, 106), b"35")
+    bury(50, range(34, 50), b"50")
+    found = graves.deepest(0, prompt, path)
     assert found is not None and (found.frontier, found.request) == (30, 30)
-    assert graves.deepest(10, 25, path) is None, "what lies there was another path's"
-    assert graves.deepest(30, 40, path) is None
-    for i in range(REMEMBERED):
-        graves.bury(100, b"", RequestId(i))
-    assert graves.deepest(0, 60, path) is None, "only the last ones are remembered"
+    assert digested == [30], "no other prompt's, and none beyond the prompt"
+    assert graves.deepest(10, prompt.until(25), path) is None, "what lies there was another path's"
+    found = graves.deepest(0, prompt.until(25), path)
+    assert found is not None and found.frontier == 10, "shorter than its tail could be"
+    assert graves.deepest(30, prompt, path) is None
+    for _ in range(REMEMBERED):
+        bury(100, (), b"")
+    assert graves.deepest(0, prompt, path) is None, "only the last ones are remembered"

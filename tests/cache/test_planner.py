@@ -268,13 +268,16 @@ def test_a_rung_demotes_what_there_is_a_host_tier_for() -> None:
 
 # --- budgets ------------------------------------------------------------------------------------------------------
 @pytest.mark.req("PLAN-8")
-def test_the_window_is_short_at_first_and_whole_for_a_large_gain() -> None:
+def test_the_window_is_short_at_first_and_grows_with_the_gain_in_sight() -> None:
     now = [0]
     budget = Budget(10, 4_000, clock=lambda: now[0])
     now[0] = 900
-    assert budget.stop(10.0) is None
+    assert budget.stop(-1.0) is None, "no gain takes nothing of the first window"
     now[0] = 1_100
     assert budget.stop(10.0) is Stop.TIME_BUDGET
+    assert budget.stop(400.0) is None, "a quarter of what it may save comes on top"
+    now[0] = 1_101
+    assert budget.stop(400.0) is Stop.TIME_BUDGET
     assert budget.stop(1e9) is None, "what it may save is worth the whole window"
     budget.spent()
     now[0] = 3_500

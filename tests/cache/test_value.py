@@ -67,7 +67,7 @@ class Shelf:
         shelf = catalog_shelf.Shelf()
         for entry, checkpoints in self.owners:
             for checkpoint in checkpoints:
-                shelf.add(checkpoint.ref, self.paths[checkpoint.ref].encode(), entry.owner)
+                shelf.add(checkpoint.ref, self.paths[checkpoint.ref].encode(), b"", entry.owner)
         entries = {entry.owner: entry for entry, _ in self.owners}
         held = {entry.owner: checkpoints for entry, checkpoints in self.owners}
         contents = Contents(entries.get, held.__getitem__, shelf, self.demands, 0, self.now)

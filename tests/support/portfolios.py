@@ -115,7 +115,7 @@ class Problem:
         held = {owner: self.world.owners[owner].checkpoints for owner in self.entries}
         for owner, checkpoints in held.items():
             for checkpoint in checkpoints:
-                shelf.add(checkpoint.ref, self.keys[checkpoint.ref], owner)
+                shelf.add(checkpoint.ref, self.keys[checkpoint.ref], b"", owner)
         window = DemandWindow()
         for demand in self.demands:
             window.record(demand)

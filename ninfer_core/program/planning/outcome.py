@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 
 from msgspec import Struct
 
-from ninfer_core.contract.ids import CheckpointRef
+from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.objects import NOTHING, Checkpoint, Owner, Replicas, needs_of
 
@@ -64,6 +64,30 @@ def identity(owner: Owner, replicas: Replicas) -> Outcome:
 
 
 EVICTED = Outcome((), NOTHING, (0, 0))
+
+
+class Identities(Mapping[OwnerId, Outcome]):
+    """Owners as they are, each worked out when it is asked for: of many, a planner looks at few."""
+
+    def __init__(self, owners: Iterable[Owner], replicas: Replicas) -> None:
+        self._owners = {owner.id: owner for owner in owners}
+        self._replicas = replicas
+        self._known: dict[OwnerId, Outcome] = {}
+
+    def __getitem__(self, owner: OwnerId) -> Outcome:
+        found = self._known.get(owner)
+        if found is None:
+            found = self._known[owner] = identity(self._owners[owner], self._replicas)
+        return found
+
+    def __iter__(self) -> Iterator[OwnerId]:
+        return iter(self._owners)
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def __contains__(self, owner: object) -> bool:
+        return owner in self._owners
 
 
 def successors(outcome: Outcome, host_images: bool = True, host_pages: bool = True) -> Iterator[Successor]:

@@ -44,13 +44,17 @@ class Sole:
     def evictions(self, owners: Iterable[OwnerId]) -> dict[OwnerId, Vector]:
         """What the eviction of each owner alone would free as things are (CAP-5); of Host bytes those of its pages."""
         alone, geometry, held, found = self.untouched, self._world.geometry, self._world.owners, {}
+        device_images, device_pages = alone.device_images, alone.device_pages
+        on_host = alone.host_images or alone.host_pages
         for owner in owners:
-            images, pages = held[owner].needs_images, held[owner].needs_pages
+            state = held[owner]
+            images, pages = state.needs_images, state.needs_pages
+            host_images = host_bytes = 0
+            if on_host:
+                host_images = (alone.host_images & images).bit_count()
+                host_bytes = geometry.bytes_of(alone.host_pages & pages)
             found[owner] = Vector(
-                (alone.device_images & images).bit_count(),
-                (alone.host_images & images).bit_count(),
-                geometry.per_pool(alone.device_pages & pages),
-                geometry.bytes_of(alone.host_pages & pages),
+                (device_images & images).bit_count(), host_images, geometry.per_pool(device_pages & pages), host_bytes
             )
         return found
 

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,10 +111,12 @@ class Story:
         completion = self.engine.submit(request).result()
         if completion.error:
             raise BenchmarkFailed(completion.error)
-        usage, ttft = completion.statistics.usage, completion.statistics.timings.ttft_ms
+        usage, timings = completion.statistics.usage, completion.statistics.timings
+        ttft, decode = timings.ttft_ms, timings.decode_tokens_per_s
         assert ttft is not None
-        rate = usage.prompt_tokens / max(ttft / 1e3, 1e-9)
-        return Sample(rate, ttft, usage.reused_tokens, usage.prefill_tokens), completion
+        step = 1e3 / decode if decode else None
+        rate = _rate(usage.prompt_tokens, ttft)
+        return Sample(rate, ttft, usage.reused_tokens, usage.prefill_tokens, step), completion
 
 
 OpenEngine = Callable[[], AbstractContextManager["Engine"]]
@@ -139,9 +141,20 @@ def run_reuse(open_engine: OpenEngine, tokens: int, repetitions: int) -> dict[st
                 engine.restore_session(path)
                 took = (time.perf_counter() - began) * 1e3
                 pair = story.ask(story.with_reply(story.messages, story.text(0.05)))
-                on = Sample(pair.on.tokens_per_s, pair.on.ttft_ms and pair.on.ttft_ms + took, *_tokens(pair.on))
-                kept.setdefault("restore", []).append(Pair(on, pair.off))
+                kept.setdefault("restore", []).append(Pair(_later(pair.on, took), pair.off))
     return found
+
+
+def _rate(tokens: int, ttft_ms: float) -> float:
+    """Prompt tokens per second until the first token."""
+    return tokens / max(ttft_ms / 1e3, 1e-9)
+
+
+def _later(sample: Sample, ms: float) -> Sample:
+    """The same with so much more before its first token."""
+    assert sample.ttft_ms is not None
+    ttft = sample.ttft_ms + ms
+    return replace(sample, ttft_ms=ttft, tokens_per_s=_rate(sample.reused_tokens + sample.prefill_tokens, ttft))
 
 
 def _conversation(story: Story) -> list[tuple[str, Pair]]:
@@ -161,7 +174,3 @@ def _conversation(story: Story) -> list[tuple[str, Pair]]:
     pairs.append(("shared-system", story.ask(other, "a second conversation")))
     story.messages = back
     return pairs
-
-
-def _tokens(sample: Sample) -> tuple[int, int]:
-    return sample.reused_tokens, sample.prefill_tokens

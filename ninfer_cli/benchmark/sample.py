@@ -16,12 +16,19 @@ class Sample:
     Attributes:
         tokens_per_s: of all sequences together.
         ttft_ms: submission to the first token, the slowest sequence's; None where nothing was generated.
+        step_ms: a decode step of the same reply; None where it is not compared with ttft_ms.
     """
 
     tokens_per_s: float
     ttft_ms: float | None
     reused_tokens: int
     prefill_tokens: int
+    step_ms: float | None = None
+
+    @property
+    def ttft_steps(self) -> float | None:
+        """Time to the first token, in decode steps."""
+        return self.ttft_ms / self.step_ms if self.ttft_ms and self.step_ms else None
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:

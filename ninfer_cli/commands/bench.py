@@ -79,7 +79,7 @@ def bench(
 
     reuse plays a conversation of 2,048 tokens (reuse@dN: of N) with the context cache and without: cold, append,
     regenerate, edit, branch, rewrite, shared-system, restore. Its tok/s are prompt tokens over the time to the first
-    token, which for restore holds the time to read the session, too.
+    token, which for restore holds the time to read the session, too; "in steps" is that time in decode steps.
     """
     from ninfer_cli.benchmark.plan import parse_batches, parse_tests
     from ninfer_cli.benchmark.report import FORMATS, formatted
@@ -224,6 +224,9 @@ def _summarised(
         "repetitions": len(samples),
         "peak_rss_bytes": peak_rss_bytes(),
     }
+    steps = summary([sample.ttft_steps for sample in samples if sample.ttft_steps is not None])["mean"]
+    if steps is not None:
+        settings["ttft_steps"] = steps
     rates = summary([sample.tokens_per_s for sample in samples])
     ttft = summary([sample.ttft_ms for sample in samples if sample.ttft_ms is not None])
     tokens = (samples[-1].reused_tokens, samples[-1].prefill_tokens)

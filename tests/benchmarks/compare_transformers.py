@@ -4,20 +4,22 @@
 
 MODEL is a checkpoint directory, for instance one with random weights of a published shape. Both sides are loaded in a
 process of their own and take turns, so that whatever else the machine does slows both alike. The best round counts.
-On a busy machine compare the second table, tokens per second of processor time, with --threads 1.
+On a busy machine compare the second table, tokens per second of processor time, with --threads 1. Demanded: not slower
+than transformers in any row of the first table, and no more memory.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing as mp
 import random
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+
+from tests.benchmarks.demands import Demand, judged, parser
 
 CASES = [("prefill", 512), ("prefill", 2048), ("decode", 512), ("decode", 2048)]
 Speeds = tuple[float, float]
@@ -104,13 +106,13 @@ def serve(make: Callable[[Path], Side], model: Path, threads: int, pipe: Connect
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=16)
-    args = parser.parse_args()
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser(__doc__)
+    options.add_argument("model", type=Path)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--steps", type=int, default=16)
+    args = options.parse_args(argv)
     context = mp.get_context("spawn")
     pipes, workers = [], []
     for make in (ours, theirs):
@@ -139,7 +141,12 @@ def main() -> None:
         peaks.append(pipe.recv())
         worker.join()
     print(f"| peak RSS, MiB | {peaks[0]:.0f} | {peaks[1]:.0f} | {peaks[0] / peaks[1]:.2f} |")
+    demands = [
+        Demand(f"{kind} {length}, times transformers' tok/s", a[0] / b[0], 1.0, least=True)
+        for (kind, length), (a, b) in best.items()
+    ]
+    return judged([*demands, Demand("peak RSS, times transformers'", peaks[0] / peaks[1], 1.0)])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

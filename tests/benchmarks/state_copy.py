@@ -8,9 +8,9 @@ transitions (plan, reserve, copy, verify, publish, release). Demanded of both: a
 
 from __future__ import annotations
 
-import argparse
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -26,6 +26,7 @@ from ninfer_core.program.planning.outcome import Step, identity, successors
 from ninfer_core.program.planning.target import SourceMode, Target
 from ninfer_core.program.program import Program
 from ninfer_core.program.storage.image_store import ImageStore
+from tests.benchmarks.demands import Demand, judged, parser
 from tests.benchmarks.interleaved import compare
 from tests.support.ledger_model import LedgerModel
 
@@ -43,6 +44,9 @@ SHAPE = ModelLayout(
 Clock = Callable[[], float]
 GREEDY = SamplingParams(temperature=0)
 CLOCKS = {"wall": time.perf_counter, "processor": time.thread_time}
+
+MOST = 1.3
+"""Times the plain copies."""
 
 
 class Plain:
@@ -122,11 +126,11 @@ class Transitions:
         return seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: for a busy machine")
-    args = parser.parse_args()
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser(__doc__)
+    options.add_argument("--pairs", type=int, default=200)
+    options.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: for a busy machine")
+    args = options.parse_args(argv)
     pairs, now = args.pairs, CLOCKS[args.clock]
     store, transitions = Store(now), Transitions(now)
     plain = Plain(store.images.image_bytes, now)
@@ -134,9 +138,13 @@ def main() -> None:
         for _ in range(5):
             side.round_trip()
     print(f"StateImage of {store.images.image_bytes / 1e6:.1f} MB; {pairs} pairs", flush=True)
-    print(f"copies alone:      {compare(plain.round_trip, store.round_trip, pairs)}")
-    print(f"whole transitions: {compare(plain.round_trip, transitions.round_trip, pairs)}")
+    demands = []
+    for name, side in (("copies alone", store), ("whole transitions", transitions)):
+        ratio = compare(plain.round_trip, side.round_trip, pairs)
+        print(f"{name + ':':18} {ratio}")
+        demands.append(Demand(f"median of {name}", ratio.median, MOST, "x"))
+    return judged(demands)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -13,6 +13,7 @@ from ninfer_cli.benchmark.report import formatted, row_object
 from ninfer_cli.benchmark.reuse import SCENARIOS, run_reuse
 from ninfer_cli.benchmark.sample import summary
 from ninfer_core import Engine, EngineOptions
+from tests.cli.test_real_model import real
 from tests.support.ninfer_process import Ninfer
 
 
@@ -44,6 +45,15 @@ def test_other_forms(ninfer: Ninfer) -> None:
     assert [json.loads(line)["test"] for line in lines] == ["tg4", "pp4"]
     table = list(csv.DictReader(io.StringIO(ninfer("bench", "-q", "-r", "1", "-o", "csv", "tg4").stdout)))
     assert table[0]["test"] == "tg4" and table[0]["model"] == "fake"
+
+
+def test_reuse_rows_tell_the_first_token_in_decode_steps(ninfer: Ninfer) -> None:
+    done = real(ninfer, "bench", "-q", "-r", "1", "-o", "json", "--max-context", "512", "regenerate@d64")
+    rows = json.loads(done.stdout)
+    assert [row["settings"]["implementation"] for row in rows] == ["ninfer", "cache off"]
+    assert all(row["settings"]["ttft_steps"] > 0 for row in rows)
+    assert "| in steps |" in formatted(rows, "md").splitlines()[0]
+    assert "in steps" not in ninfer("bench", "-q", "-r", "1", "pp8").stdout, "nothing fills that column"
 
 
 def test_ratio_is_ninfers_over_the_others() -> None:
@@ -87,6 +97,9 @@ def test_reuse_scenarios_stand_side_by_side_with_the_cache_off() -> None:
         assert pair.off.reused_tokens == 0
         assert pair.on.reused_tokens + pair.on.prefill_tokens == pair.off.prefill_tokens, name
         assert (pair.on.reused_tokens == 0) == (name == "cold")
+        for sample in (pair.on, pair.off):  # restore's time holds the reading of the session
+            assert sample.ttft_ms and sample.step_ms and sample.ttft_steps == sample.ttft_ms / sample.step_ms
+            assert sample.tokens_per_s * sample.ttft_ms / 1e3 == pytest.approx(pair.off.prefill_tokens)
     assert found["regenerate"][0].on.prefill_tokens < 16, "nothing but the generation opener is computed again"
 
 

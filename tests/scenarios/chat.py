@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ninfer_core import CacheIntent, Completion, Message
+from ninfer_core.contract.prompt import PreparedPrompt
 from tests.support.talk import Talk, line
 
 Row = tuple[int, str, int, str]
@@ -12,7 +13,8 @@ Row = tuple[int, str, int, str]
 
 
 class Chat:
-    """The last step's Completion is `done`, the rows of the steps since the last `table` are kept."""
+    """The last step's prompt and Completion are `prompt` and `done`, the rows of the steps since the last `table` are
+    kept."""
 
     def __init__(
         self, talk: Talk, system: str = "S" * 50, *, session: str | None = "one", thinking: bool | None = None
@@ -21,6 +23,7 @@ class Chat:
         self.messages = [Message("system", system)] if system else []
         self.session = session
         self.thinking = thinking
+        self.prompt: PreparedPrompt
         self.done: Completion
         self._rows: list[Row] = []
 
@@ -28,10 +31,10 @@ class Chat:
         """One more user message, and a reply with a little reasoning where the reply opens with it."""
         self.messages.append(Message("user", text))
         reasons = self.thinking is not False
-        prompt = self.talk.engine.prepare(self.messages, thinking=self.thinking)
+        self.prompt = self.talk.engine.prepare(self.messages, thinking=self.thinking)
         reply = f"hmm\n</think>\n\n{answer}<|im_end|>" if reasons else f"{answer}<|im_end|>"
-        self.done = self.talk.say(prompt, reply, CacheIntent(session=self.session, **cache))
-        self._rows.append((len(prompt), *line(self.done)))
+        self.done = self.talk.say(self.prompt, reply, CacheIntent(session=self.session, **cache))
+        self._rows.append((len(self.prompt), *line(self.done)))
         self.messages.append(Message("assistant", answer, reasoning_content="hmm" if reasons else None))
 
     def again(self, answer: str) -> None:

@@ -36,6 +36,9 @@ from ninfer_core.program.session_store import SessionStore
 
 Tools = Sequence[Mapping[str, Any]]
 
+LONG_RAW = 512
+"""Tokens from which on a raw prompt gets an anchor at its end, so that it is not read again as a whole (CAN-6)."""
+
 
 class Settings(TypedDict, total=False):
     """Keyword arguments of `stream` and `generate`: those of GenerationRequest, and how to render the messages."""
@@ -159,13 +162,19 @@ class Engine:
         self._worker.submit(active)
         return RequestHandle(active, self._worker.wish)
 
-    def stream(self, messages: Sequence[Message] | str, **settings: Unpack[Settings]) -> Iterator[Event]:
+    def stream(
+        self, messages: Sequence[Message] | str | PreparedPrompt, **settings: Unpack[Settings]
+    ) -> Iterator[Event]:
         """Generate and yield events until Finished. Closing the iterator early cancels the request.
 
         Nothing happens, and nothing is raised, before the first event is asked for.
 
         Args:
-            messages: a conversation, or the text of a single user message.
+            messages: a conversation, the text of a single user message, or what one of the `prepare` calls made. A raw
+                prompt of at least 512 tokens gets a recovery point at its end, unless `cache` says otherwise.
+
+        Raises:
+            UsageError: thinking is set for a prepared prompt; and as `prepare` and `submit`.
         """
         handle = self.submit(self._request(messages, settings))
         try:
@@ -173,7 +182,7 @@ class Engine:
         finally:
             handle.cancel()
 
-    def generate(self, messages: Sequence[Message] | str, **settings: Unpack[Settings]) -> Completion:
+    def generate(self, messages: Sequence[Message] | str | PreparedPrompt, **settings: Unpack[Settings]) -> Completion:
         """Generate and wait for the whole result. See `stream` and `submit`."""
         handle = self.submit(self._request(messages, settings))
         try:
@@ -273,18 +282,24 @@ class Engine:
         self._worker.call(self._manager.audit)
 
     # --- parts ------------------------------------------------------------------------------------------------------
-    def _request(self, messages: Sequence[Message] | str, settings: Settings) -> GenerationRequest:
+    def _request(self, messages: Sequence[Message] | str | PreparedPrompt, settings: Settings) -> GenerationRequest:
         if unknown := settings.keys() - Settings.__annotations__.keys():
             raise TypeError(f"unknown keyword {min(unknown)!r}: use {', '.join(Settings.__annotations__)}")
-        if isinstance(messages, str):
-            messages = [Message(role="user", content=messages)]
-        tools = settings.get("tools")
+        tools, thinking = settings.get("tools"), settings.get("thinking")
+        if isinstance(messages, PreparedPrompt):
+            if thinking is not None:
+                raise UsageError("the prompt is prepared already: give thinking to prepare()")
+            prompt = messages
+        else:
+            said = [Message(role="user", content=messages)] if isinstance(messages, str) else messages
+            prompt = self.prepare(said, tools=tools, thinking=thinking)
+        is_long = prompt.boundaries is None and len(prompt) >= LONG_RAW
         return GenerationRequest(
-            prompt=self.prepare(messages, tools=tools, thinking=settings.get("thinking")),
+            prompt=prompt,
             tools=tuple(dict(tool) for tool in tools) if tools else None,
             sampling=settings.get("sampling", self.default_sampling),
             max_new=settings.get("max_new", DEFAULT_MAX_NEW),
             stop=settings.get("stop", ()),
             thinking_budget=settings.get("thinking_budget"),
-            cache=settings.get("cache", CacheIntent()),
+            cache=settings.get("cache", CacheIntent(anchor_prompt_end=is_long)),
         )

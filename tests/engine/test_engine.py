@@ -53,6 +53,25 @@ def test_generate_and_stream_agree(engine: Engine) -> None:
     assert "".join(e.text for e in events if isinstance(e, ReasoningDelta)) == (whole.reasoning or "")
 
 
+@pytest.mark.req("CAN-6")
+def test_a_long_raw_prompt_is_not_read_again_as_a_whole(engine: Engine) -> None:
+    def reused(length: int, **settings: object) -> list[int]:
+        prompt = engine.prepare_text(f"{length}{len(settings)}" + "x" * (length - 4))
+        assert len(prompt) == length
+        found = []
+        for _ in range(2):
+            done = engine.generate(prompt, sampling=GREEDY, max_new=2, **settings)
+            assert done.statistics.usage.prefill_tokens == length - done.statistics.reuse.frontier
+            found.append(done.statistics.reuse.frontier)
+        return found
+
+    assert reused(511) == [0, 0]
+    assert reused(512) == [0, 511], "all but its last token"
+    assert reused(512, cache=CacheIntent()) == [0, 0], "unless the caller says otherwise"
+    with pytest.raises(UsageError, match=r"prepare\(\)"):
+        engine.generate(engine.prepare_text("x"), thinking=False)
+
+
 def test_a_drawn_seed_is_told_and_repeats_the_reply(engine: Engine) -> None:
     first = ask(engine, "abc", sampling=SamplingParams())
     assert first.seed is not None

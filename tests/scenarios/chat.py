@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ninfer_core import CacheIntent, Completion, Message
 from ninfer_core.contract.prompt import PreparedPrompt
-from tests.support.talk import Talk, line
+from tests.support.talk import Talk, line, told
 
 Row = tuple[int, str, int, str]
 """(prompt tokens, source, frontier, operation)."""
 
+Step = tuple[int, str, int, str, list[str]]
+"""The same, and what became of the request's captures: see `told`."""
+
 
 class Chat:
-    """The last step's prompt and Completion are `prompt` and `done`, the rows of the steps since the last `table` are
-    kept."""
+    """The last step's prompt and Completion are `prompt` and `done`, and what the steps did is kept until it is asked
+    for."""
 
     def __init__(
         self, talk: Talk, system: str = "S" * 50, *, session: str | None = "one", thinking: bool | None = None
@@ -23,19 +27,25 @@ class Chat:
         self.messages = [Message("system", system)] if system else []
         self.session = session
         self.thinking = thinking
+        self.tools: list[dict[str, Any]] | None = None
         self.prompt: PreparedPrompt
         self.done: Completion
-        self._rows: list[Row] = []
+        self._steps: list[Step] = []
 
     def ask(self, text: str, answer: str = "xx", **cache: Any) -> None:
         """One more user message, and a reply with a little reasoning where the reply opens with it."""
         self.messages.append(Message("user", text))
+        self.reply(answer, "hmm", Message("assistant", answer), **cache)
+
+    def reply(self, text: str, reasoning: str, message: Message, **cache: Any) -> None:
+        """Have the model reply to what is there, with the reasoning where the reply opens with it; history shows the
+        message from then on."""
         reasons = self.thinking is not False
-        self.prompt = self.talk.engine.prepare(self.messages, thinking=self.thinking)
-        reply = f"hmm\n</think>\n\n{answer}<|im_end|>" if reasons else f"{answer}<|im_end|>"
-        self.done = self.talk.say(self.prompt, reply, CacheIntent(session=self.session, **cache))
-        self._rows.append((len(self.prompt), *line(self.done)))
-        self.messages.append(Message("assistant", answer, reasoning_content="hmm" if reasons else None))
+        self.prompt = self.talk.engine.prepare(self.messages, tools=self.tools, thinking=self.thinking)
+        begin = f"{reasoning}\n</think>\n\n" if reasons else ""
+        self.done = self.talk.say(self.prompt, f"{begin}{text}<|im_end|>", CacheIntent(session=self.session, **cache))
+        self._steps.append((len(self.prompt), *line(self.done), told(self.done)))
+        self.messages.append(replace(message, reasoning_content=reasoning if reasons else None))
 
     def again(self, answer: str) -> None:
         """Regenerate the last reply."""
@@ -46,6 +56,11 @@ class Chat:
         del self.messages[-2 * back :]
         self.ask(text, answer)
 
+    def steps(self) -> list[Step]:
+        """Of the steps since it was asked last."""
+        steps, self._steps = self._steps, []
+        return steps
+
     def table(self) -> list[Row]:
-        rows, self._rows = self._rows, []
-        return rows
+        """The same without what was captured."""
+        return [step[:4] for step in self.steps()]

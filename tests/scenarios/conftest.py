@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.scenarios.person import Alone
 from tests.support.checkpoints import Tiny
 from tests.support.talk import Cold, Talk
 from tests.support.tokenizers import write_bytes
@@ -48,3 +49,11 @@ def talk(directories: Callable[[str], Path], colds: Callable[[str], Cold]) -> Ca
         return Talk(directories(template), colds(template), **options)
 
     return start
+
+
+@pytest.fixture(scope="session")
+def cold() -> Iterator[Alone]:
+    """The demo model without a cache."""
+    made = Alone()
+    yield made
+    made.engine.close()

@@ -1,6 +1,11 @@
-"""What is reused when images are few, in main memory only, or wanted by eight lanes: tables worked out by hand.
+"""What is reused when images are few, with the published template, down to images and pages: tables worked out by hand.
 
-Places are those of test_reuse_conversations: messages start at 0, 60, 168, 183, 291, 306 and 414.
+Places are those of test_reuse_conversations: messages start at 0, 60, 168, 183, 291, 306 and 414. Turn k ends at 190,
+313 and 436, and no history shows these ends: losing one costs nothing.
+
+Images and pages of 64 tokens get the lowest free number. A checkpoint inside a page has a copy of it, its last here: it
+is taken before the pass that writes the sequence's own. So of a first turn the copy is page 0 and the sequence has 1 to
+3.
 """
 
 from __future__ import annotations
@@ -9,168 +14,157 @@ from collections.abc import Callable
 
 import pytest
 
-from ninfer_core import CacheIntent, GenerationRequest, Message, SamplingParams
-from tests.scenarios.chat import Chat
-from tests.support.talk import Talk, captures, line
+from tests.scenarios.chat import Chat, Step
+from tests.support.talk import Talk
 
 A, B, C = ("a" * 100, "b" * 100, "c" * 100)
-LETTERS = SamplingParams(temperature=0, logit_bias=dict.fromkeys(range(97, 123), 1e3))
-"""The model's own choice, among letters."""
+NOTHING = ["LongAnchor 60 skipped", "SharedStablePrefix 60 skipped"]
+"""There is room for the turn's own checkpoint alone; later it lies before the reuse base, and nobody has it."""
+
+FIRST: Step = (181, "Root", 0, "none", [*NOTHING, "TurnClosure 168 captured"])
+SECOND: Step = (
+    304,
+    "TurnClosure",
+    168,
+    "fork",
+    [*NOTHING, "LongAnchor 168 present", "LongAnchor 183 skipped", "TurnClosure 291 captured"],
+)
+"""168 comes along with its source, and is given up for 291 at last: the next turn starts there for certain."""
+LATER = [
+    "SharedStablePrefix 60 skipped",
+    "LongAnchor 168 183 skipped",
+    "LongAnchor 291 present",
+    "LongAnchor 306 skipped",
+]
+THIRD: Step = (427, "TurnClosure", 291, "fork", [*LATER, "TurnClosure 414 captured"])
+"""With four anchors at most, as few images allow, 60 is not asked for any more."""
 
 
-@pytest.mark.req("CAN-5", "CAN-8", "INV-15")
+@pytest.mark.req("CAN-5", "CAN-8", "INV-15", "CAP-4")
 def test_one_slot_holds_where_the_next_turn_starts(talk: Callable[..., Talk]) -> None:
-    """Two images in all: the running one's, and one that is kept. The turn's own checkpoint is surer than any anchor;
-    the next turn's takes the place of the one before, as soon as that has been read."""
+    """Two images in all: the running one's, and one that is kept. The pass ends at the closure: the image that ran so
+    far is frozen, and the run goes on in the one of the closure before, which has been read."""
     with talk(device_state_slots=1) as engine:
         chat = Chat(engine)
         chat.ask(A)
-        assert captures(chat.done) == [
-            ("LongAnchor", 60, "skipped"),
-            ("SharedStablePrefix", 60, "skipped"),
-            ("TurnClosure", 168, "captured"),
-        ]
+        assert chat.steps() == [FIRST]
+        assert engine.held == {1: [("TurnClosure", 168, "d1", "d1-2 d0"), ("SessionEndpoint", 190, "d0", "d1-3")]}
         chat.ask(B)
+        assert chat.steps() == [SECOND]
+        assert engine.held == {2: [("TurnClosure", 291, "d0", "d1-4 d0"), ("SessionEndpoint", 313, "d1", "d1-5")]}
         chat.ask(C)
+        assert chat.steps() == [THIRD]
+        kept = [("TurnClosure", 414, "d1", "d1-6 d0"), ("SessionEndpoint", 436, "d0", "d1-7")]
+        assert engine.held == {3: kept}
+        # Regenerated: the branch cannot be held beside the conversation, so it takes its place, image for image.
         chat.again("zz")
-        assert chat.table() == [
-            (181, "Root", 0, "none"),
-            (304, "TurnClosure", 168, "fork"),
-            (427, "TurnClosure", 291, "fork"),
-            (427, "TurnClosure", 414, "fork"),
-        ]
-        for capture in chat.done.statistics.captures:
-            assert capture.outcome != "skipped" or capture.reason, "whoever is refused is told why"
+        places = ["SharedStablePrefix 60 skipped", "LongAnchor 168 183 291 306 skipped", "TurnClosure 414 present"]
+        assert chat.steps() == [(427, "TurnClosure", 414, "fork", places)]
+        assert engine.held == {4: kept}
 
 
-@pytest.mark.req("VAL-4", "EVI-6")
+@pytest.mark.req("VAL-4", "EVI-6", "VAL-9")
 def test_two_sessions_take_turns_with_one_slot(talk: Callable[..., Talk]) -> None:
     """Only one of them can be kept. Both are worth the same, so nobody is thrown out for the other: the first one goes
-    on from its turns, the second reads again, and is told that nothing of it was kept."""
+    on from its turns, the second reads again. Each run takes the image of the end that the other's last run left."""
     with talk(device_state_slots=1) as engine:
         first, second = Chat(engine, session="first"), Chat(engine, "T" * 50, session="second")
-        for text in (A, B, C):
-            first.ask(text)
-            second.ask(text)
-        assert first.table() == [
-            (181, "Root", 0, "none"),
-            (304, "TurnClosure", 168, "fork"),
-            (427, "TurnClosure", 291, "fork"),
+        first.ask(A)
+        assert first.steps() == [FIRST] and engine.losses.told() == []
+        second.ask(A)
+        assert second.steps() == [(*FIRST[:4], [*NOTHING, "TurnClosure 168 skipped"])]
+        assert engine.losses.told() == [(2, 1, "shortened", "SessionEndpoint 190")]
+        assert engine.held == {
+            1: [("TurnClosure", 168, "d1", "d1-2 d0")],
+            2: [("SessionEndpoint", 190, "d0", "d3-5")],
+        }
+        first.ask(B)
+        assert first.steps() == [SECOND]
+        assert engine.losses.told() == [(3, 2, "evicted", "SessionEndpoint 190")]
+        assert engine.held == {3: [("TurnClosure", 291, "d0", "d1-4 d0"), ("SessionEndpoint", 313, "d1", "d1-5")]}
+        second.ask(B)
+        places = [*NOTHING, "LongAnchor 168 183 skipped", "TurnClosure 291 skipped"]
+        assert second.steps() == [(304, "Root", 0, "none", places)]
+        assert engine.losses.told() == [(4, 3, "shortened", "SessionEndpoint 313")]
+        assert engine.held == {
+            3: [("TurnClosure", 291, "d0", "d1-4 d0")],
+            4: [("SessionEndpoint", 313, "d1", "d5-9")],
+        }
+        first.ask(C)
+        assert first.steps() == [THIRD]
+        second.ask(C)
+        places = ["SharedStablePrefix 60 skipped", "LongAnchor 168 183 291 306 skipped", "TurnClosure 414 skipped"]
+        assert second.steps() == [(427, "Root", 0, "none", places)]
+        assert engine.losses.told() == [
+            (5, 4, "evicted", "SessionEndpoint 313"),
+            (6, 5, "shortened", "SessionEndpoint 436"),
         ]
-        assert second.table() == [(181, "Root", 0, "none"), (304, "Root", 0, "none"), (427, "Root", 0, "none")]
+        assert engine.held == {
+            5: [("TurnClosure", 414, "d1", "d1-6 d0")],
+            6: [("SessionEndpoint", 436, "d0", "d7-13")],
+        }
 
 
-@pytest.mark.req("VAL-4")
+@pytest.mark.req("VAL-4", "EVI-3")
 def test_two_sessions_take_turns_with_two_slots(talk: Callable[..., Talk]) -> None:
+    """Room for the last turn of both. The system message of the first, kept while nobody else was there, goes for the
+    second one's turn: owner and public entry together, since they hold one image (TGT-5)."""
     with talk(device_state_slots=2) as engine:
         first, second = Chat(engine, session="first"), Chat(engine, "T" * 50, session="second")
-        for text in (A, B, C):
-            first.ask(text)
-            second.ask(text)
-        rows = [
-            (181, "Root", 0, "none"),
-            (304, "TurnClosure", 168, "fork"),
-            (427, "TurnClosure", 291, "fork"),
+        first.ask(A)
+        kept = ["LongAnchor 60 captured", "SharedStablePrefix 60 promoted", "TurnClosure 168 captured"]
+        assert first.steps() == [(*FIRST[:4], kept)]
+        assert engine.held == {
+            1: [
+                ("LongAnchor", 60, "d1", "d0"),
+                ("TurnClosure", 168, "d2", "d2-3 d1"),
+                ("SessionEndpoint", 190, "d0", "d2-4"),
+            ],
+            2: [("SharedStablePrefix", 60, "d1", "d0")],
+        }
+        second.ask(A)
+        assert second.steps() == [FIRST]
+        assert engine.losses.told() == [
+            (2, 1, "shortened", "SessionEndpoint 190"),  # for the run
+            (2, 1, "shortened", "LongAnchor 60"),  # for the closure, together with
+            (2, 2, "evicted", "SharedStablePrefix 60"),
         ]
-        assert first.table() == second.table() == rows
-
-
-@pytest.mark.req("CAN-7", "KV-5")
-def test_main_memory_alone(talk: Callable[..., Talk]) -> None:
-    """No image on the device beside the running one: checkpoints go to main memory, the pass ends at each of them."""
-    with talk(device_state_slots=0, host_state_slots=16, host_kv_capacity_bytes=1 << 22) as engine:
-        first, second = Chat(engine, session="first"), Chat(engine, session="second")
-        for chat, texts in ((first, (A, B)), (second, (C, B))):
-            for text in texts:
+        assert engine.held == {
+            1: [("TurnClosure", 168, "d2", "d2-3 d1")],
+            3: [("TurnClosure", 168, "d1", "d4-5 d0"), ("SessionEndpoint", 190, "d0", "d4-6")],
+        }
+        for text, step in ((B, SECOND), (C, THIRD)):
+            for chat in (first, second):
                 chat.ask(text)
-        first.again("zz")
-        first.edit(1, "e" * 100)
-        assert first.table() == [
-            (181, "Root", 0, "none"),
-            (304, "TurnClosure", 168, "restore"),
-            (304, "TurnClosure", 291, "restore"),
-            (304, "LongAnchor", 183, "restore"),
+                assert chat.steps() == [step]
+        assert engine.losses.told() == [
+            (3, 3, "shortened", "SessionEndpoint 190"),
+            (4, 4, "shortened", "SessionEndpoint 313"),
+            (5, 5, "shortened", "SessionEndpoint 313"),
+            (6, 6, "shortened", "SessionEndpoint 436"),
         ]
-        assert second.table() == [(181, "SharedStablePrefix", 60, "restore"), (304, "TurnClosure", 168, "restore")]
-        assert second.done.statistics.transfer.bytes > 0
+        assert engine.held == {
+            6: [("TurnClosure", 414, "d1", "d2-3 d6-7 d10-11 d1")],
+            7: [("TurnClosure", 414, "d0", "d4-5 d8-9 d12-13 d0"), ("SessionEndpoint", 436, "d2", "d4-5 d8-9 d12-14")],
+        }
 
 
-@pytest.mark.req("OPT-3", "DEF-4")
-@pytest.mark.parametrize("template", ["published", "keeping"])
-def test_no_place_but_the_lane(talk: Callable[..., Talk], template: str) -> None:
-    """One image in all: a conversation's end stays in it, where history shows that."""
-    with talk(template, device_state_slots=0) as engine:
+@pytest.mark.req("OPT-3", "DEF-4", "CAP-6")
+def test_no_host_tier_and_no_slot(talk: Callable[..., Talk]) -> None:
+    """One image in all: a conversation's end stays in it, and no history shows that. Each turn is read from nothing."""
+    with talk(device_state_slots=0) as engine:
         chat = Chat(engine)
         for text in (A, B):
             chat.ask(text)
-        assert (
-            chat.table()
-            == {
-                "published": [(181, "Root", 0, "none"), (304, "Root", 0, "none")],
-                "keeping": [(181, "Root", 0, "none"), (313, "SessionEndpoint", 190, "move")],
-            }[template]
-        )
-
-
-@pytest.mark.req("EVI-3", "EVI-6", "EVI-2")
-def test_a_catalog_full_of_automatic_entries_takes_a_new_one(talk: Callable[..., Talk]) -> None:
-    """Two cells. A third system prompt takes that of the least recently used entry, and is reused itself."""
-    with talk(max_shared_prefixes=2) as engine:
-        rows = []
-        for session, letter in (
-            ("s1", "P"),
-            ("s2", "Q"),
-            ("s3", "P"),
-            ("s4", "R"),
-            ("s5", "R"),
-            ("s6", "Q"),
-            ("s7", "P"),
-        ):
-            chat = Chat(engine, letter * 50, session=session)
-            chat.ask(session * 50)
-            shares = [c for c in captures(chat.done) if c[0] == "SharedStablePrefix"]
-            rows.append((letter, chat.table()[0][1:], shares[0][2]))
-        root, shared = ("Root", 0, "none"), ("SharedStablePrefix", 60, "fork")
-        assert rows == [
-            ("P", root, "promoted"),
-            ("Q", root, "promoted"),
-            ("P", shared, "present"),
-            ("R", root, "promoted"),  # in the place of Q: P was hit since
-            ("R", shared, "present"),
-            # Q's own conversation has it still, as an anchor: a shared entry would save nobody anything.
-            ("Q", ("LongAnchor", 60, "fork"), "skipped"),
-            ("P", shared, "present"),
+        chat.again("zz")
+        places = [*NOTHING, "LongAnchor 168 183 skipped", "TurnClosure 291 skipped"]
+        assert chat.steps() == [
+            (181, "Root", 0, "none", [*NOTHING, "TurnClosure 168 skipped"]),
+            (304, "Root", 0, "none", places),
+            (304, "Root", 0, "none", places),
         ]
-
-
-@pytest.mark.req("ST-1", "CAN-9")
-@pytest.mark.parametrize("lanes", [1, 8])
-def test_eight_sessions_at_once(talk: Callable[..., Talk], lanes: int) -> None:
-    """They start together under one system prompt and go on together, each from its own turn. The model says what it
-    would say alone, and the prefix is published once."""
-    with talk(lanes=lanes, device_state_slots=24) as engine:
-        prepare = engine.engine.prepare
-
-        def together(conversations: list[list[Message]]) -> list[tuple[str, int, str]]:
-            asked = [
-                GenerationRequest(prepare(messages), LETTERS, 6, cache=CacheIntent(session=f"s{i}"))
-                for i, messages in enumerate(conversations)
-            ]
-            handles = [engine.engine.submit(request) for request in asked]
-            done = [handle.result(60) for handle in handles]
-            engine.engine._worker.call(engine.manager.audit)
-            for messages, request, reply in zip(conversations, asked, done, strict=True):
-                engine.cold.puppet.say(())
-                alone = engine.cold.engine.submit(request).result(60)
-                assert reply.token_ids == alone.token_ids and len(reply.token_ids) == 6
-                messages.append(Message("assistant", "ok"))
-            return [line(reply) for reply in done]
-
-        talks = [[Message("system", "S" * 50), Message("user", f"{i}" * 100)] for i in range(8)]
-        rows = together(talks)
-        assert rows[0] == ("Root", 0, "none")
-        assert rows[1:] == [("Root", 0, "none") if lanes == 8 else ("SharedStablePrefix", 60, "fork")] * 7
-        assert len(list(engine.manager.books.shared)) == 1
-        for messages in talks:
-            messages.append(Message("user", B))
-        assert together(talks) == [("TurnClosure", 168, "fork")] * 8
+        assert engine.losses.told() == [
+            (2, 1, "evicted", "SessionEndpoint 190"),
+            (3, 2, "evicted", "SessionEndpoint 313"),
+        ]
+        assert engine.held == {3: [("SessionEndpoint", 313, "d0", "d0-4")]}

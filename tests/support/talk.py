@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ from ninfer_core.cache.manager import ResourceManager
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.engine.cache_options import ContextCacheOptions
 from ninfer_core.program.program import Program
+from tests.support.held import Held, Losses, held
 from tests.support.puppet import Puppet
 
 GREEDY = SamplingParams(temperature=0)
-START, END = 257, 258
-"""<|im_start|> and <|im_end|> in the byte vocabulary."""
 
 
 class Cold:
@@ -78,6 +78,7 @@ class Talk:
         self.puppet = Puppet(self.program.model)
         self.words = Tokenizer.from_file(str(directory / "tokenizer.json"))
         self.paths: list[tuple[int, ...]] = []
+        self.losses = Losses(self.manager)
 
     @property
     def program(self) -> Program:
@@ -114,29 +115,38 @@ class Talk:
         return done
 
     def _check(self, done: Completion, prompt: PreparedPrompt) -> None:
-        usage, reuse = done.statistics.usage, done.statistics.reuse
-        assert usage.prompt_tokens == len(prompt) and usage.reused_tokens == reuse.frontier
-        assert usage.prefill_tokens == len(prompt) - reuse.frontier, "DEF-3"
-        assert reuse.frontier <= self.common(prompt), "nobody has read so much of it"
-        at = reuse.frontier
-        for miss in reuse.misses:
-            assert miss.start == at < miss.end and miss.detail, "every token has a reason (STAT-2)"
-            at = miss.end
-        assert at == len(prompt)
+        accounts_for(done, prompt)
+        assert done.statistics.reuse.frontier <= self.common(prompt), "nobody has read so much of it"
+
+    @property
+    def held(self) -> Held:
+        """What the ledger holds now."""
+        return held(self.program.world)
 
     def common(self, prompt: PreparedPrompt) -> int:
         """Tokens that the prompt shares with the best of all requests before."""
         return max((shared(path, prompt.token_ids) for path in self.paths), default=0)
 
 
+def accounts_for(done: Completion, prompt: PreparedPrompt) -> None:
+    """What follows of every reply's statistics: `prefill = len(prompt) - F`, and a reason for every token of it."""
+    usage, reuse = done.statistics.usage, done.statistics.reuse
+    assert usage.prompt_tokens == len(prompt) and usage.reused_tokens == reuse.frontier
+    assert usage.prefill_tokens == len(prompt) - reuse.frontier, "DEF-3"
+    at = reuse.frontier
+    for miss in reuse.misses:
+        assert miss.start == at < miss.end and miss.detail, "every token has a reason (STAT-2)"
+        at = miss.end
+    assert at == len(prompt)
+    for capture in done.statistics.captures:
+        assert (capture.outcome == "skipped") == bool(capture.reason), (
+            "whoever is refused, and nobody else, is told why"
+        )
+
+
 def shared(a: Sequence[int], b: Sequence[int]) -> int:
     """The length of the common prefix."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def starts(prompt: PreparedPrompt) -> list[int]:
-    """Where each message starts, and the reply's opener last: the places of <|im_start|>."""
-    return [i for i, token in enumerate(prompt.token_ids) if token == START]
 
 
 def line(done: Completion) -> tuple[str, int, str]:
@@ -147,3 +157,9 @@ def line(done: Completion) -> tuple[str, int, str]:
 
 def captures(done: Completion) -> list[tuple[str, int, str]]:
     return [(capture.kind.value, capture.frontier, capture.outcome) for capture in done.statistics.captures]
+
+
+def told(done: Completion) -> list[str]:
+    """The same for tables: "LongAnchor 60 168 aliased" are two in a row that became the same."""
+    runs = itertools.groupby(captures(done), key=lambda made: (made[0], made[2]))
+    return [f"{kind} {' '.join(str(at) for _, at, _ in made)} {outcome}" for (kind, outcome), made in runs]

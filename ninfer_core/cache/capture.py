@@ -85,7 +85,7 @@ class Captures:
                 return intended.frontier
             if intended.shared is not None and not intended.armed:
                 lineage = Lineage(self._program, self._books, running)
-                if (yield from self._shared.offer(running, intended, blocked, lineage)):
+                if (yield from self._shared.offer(running, intended, lineage, until, blocked)):
                     return intended.frontier
             yield
         return until

@@ -154,7 +154,10 @@ class RecoveryPoints:
 
     def _ends_pass(self, running: RunningRequest, wish: Wish) -> bool:
         """Inside a pass only free Device images can be written. A snapshot on Host needs its end, and so does an image
-        that is free when the pass has read it."""
+        that is free when the pass has read it.
+
+        The split costs one pass at most, and the point is worth the prefill of what lies between it and the one below:
+        a pass, and its tokens. So it is never too dear (VAL-7)."""
         need = self._need(running, wish, blocked=1)
         if wish.spare or self._is_here(running, wish) or wish.frontier == running.prompt_end:
             return False

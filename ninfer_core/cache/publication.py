@@ -9,8 +9,9 @@ from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.evidence import Power, SharedCandidate
 from ninfer_core.cache.lineage import Lineage
-from ninfer_core.cache.room import Need, NoRoom, Room
+from ninfer_core.cache.room import NO_SPARE, Need, NoRoom, Room
 from ninfer_core.cache.running import Intended, RunningRequest
+from ninfer_core.cache.split import split_cost
 from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import OwnerId
@@ -21,6 +22,7 @@ from ninfer_core.program.program import Program
 SHARED = SourceKind.SHARED_STABLE_PREFIX
 FULL = "the shared catalog is full"
 NOBODY = "whoever asked for it is served as well without it"
+PASS = "a pass of its own would cost more than it may save"
 
 
 class SharedPublication:
@@ -36,9 +38,10 @@ class SharedPublication:
     def selected(self, running: RunningRequest, lineage: Lineage) -> list[tuple[SharedCandidate, Power]]:
         """The first of two steps: the candidates that are worth a try, by an optimistic bound; a promise to nobody.
 
-        A tap costs no split, so that what a candidate may gain at most has to be above nothing. Candidates that may
-        only use surplus are as many as there are cells for them: free ones and those that could be reclaimed; the
-        deepest first (EVI-3, EVI-5).
+        At best a tap captures it, which costs no split: what a candidate may gain has to be above nothing. Whether the
+        pass has to end for it comes out at its frontier, and is charged there. Candidates that may only use surplus are
+        as many as there are cells for them: free ones and those that could be reclaimed; the deepest first (EVI-3,
+        EVI-5).
         """
         asker, books = running.asker, self._books
         if not books.shared.cells:
@@ -76,8 +79,14 @@ class SharedPublication:
         else:
             running.note(SHARED, shared.frontier, "skipped", "no exact source: noted as demand")
 
-    def offer(self, running: RunningRequest, intended: Intended, blocked: int, lineage: Lineage) -> Steps[bool]:
+    def offer(
+        self, running: RunningRequest, intended: Intended, lineage: Lineage, until: int, blocked: int
+    ) -> Steps[bool]:
         """The second step: get a cell and room for a prefix that no private capture brings along, proved now.
+
+        Args:
+            until: where the next pass ends if it is full.
+            blocked: requests that wait meanwhile (DEF-12).
 
         Returns:
             Whether the pass must end at the prefix, since only main memory has spare room for its image.
@@ -88,11 +97,13 @@ class SharedPublication:
             running.note(SHARED, shared.frontier, "present")
             intended.shared = None
             return False
-        if self._ends_pass(running, intended):
+        needs_pass = self._needs_pass(running, intended)
+        if needs_pass and self._is_worth_pass(running, shared, until):
             return True
         found = yield from self._grant(running, intended, blocked, lineage)
         if isinstance(found, NoRoom):
-            running.note(SHARED, shared.frontier, "skipped", found.reason)
+            dear = needs_pass and found.reason is NO_SPARE
+            running.note(SHARED, shared.frontier, "skipped", PASS if dear else found.reason)
             intended.shared = None
             return False
         intended.shared_cell = self._books.shared.reserve()
@@ -146,7 +157,7 @@ class SharedPublication:
             found = yield from self._room.worth(running, need)
         return found
 
-    def _ends_pass(self, running: RunningRequest, intended: Intended) -> bool:
+    def _needs_pass(self, running: RunningRequest, intended: Intended) -> bool:
         """Inside a pass only free Device images can be written; a snapshot on Host needs its end."""
         here = self._program.sequence(running.handle).frontier == intended.frontier
         if here or not self._room.has_host or not self._books.shared.free_cells:
@@ -157,6 +168,12 @@ class SharedPublication:
         if self._room.is_spare(running, need, self._beside(running, intended)):
             return False
         return self._room.is_spare(running, replace(need, on_device=False))
+
+    def _is_worth_pass(self, running: RunningRequest, shared: SharedCandidate, until: int) -> bool:
+        """Whether the next pass should end at it: once it has, nobody pays for that again (VAL-7)."""
+        now = self._program.sequence(running.handle).frontier
+        split = split_cost(self._desk.cost, now, shared.frontier, running.prompt_end, until - now)
+        return self._desk.portfolio().public_gain(shared.key, shared.frontier, credit=shared.declared) > split
 
     def _beside(self, running: RunningRequest, intended: Intended) -> int:
         """Images that a candidate without power must leave free."""

@@ -6,6 +6,7 @@ from ninfer_core.engine.active import ActiveRequest
 from ninfer_core.engine.events import Completion, FinishReason
 from ninfer_core.errors import NinferError
 from ninfer_core.frontend.tools import parse_tool_calls
+from ninfer_core.models.memory import is_out_of_memory
 
 
 def describe(error: BaseException) -> str:
@@ -13,7 +14,7 @@ def describe(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, NinferError):
         return text
-    if isinstance(error, MemoryError) or "not enough memory" in text or "out of memory" in text:
+    if is_out_of_memory(error):
         return "out of memory while generating: lower --max-context, --max-concurrency or --kv-capacity"
     name = type(error).__name__
     return f"{name}: {text[:300]}" if text else name

@@ -15,6 +15,13 @@ def available_memory() -> int | None:
     return min(found) if found else None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed. torch raises nothing more particular than RuntimeError for one on the CPU."""
+    text = str(error).lower()
+    told = any(words in text for words in ("allocate memory", "not enough memory", "out of memory"))
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and told)
+
+
 def _meminfo() -> int | None:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

@@ -19,6 +19,10 @@ from ninfer_core.program.storage.image_store import ImageStore
 from ninfer_core.program.storage.page_store import PageStore, pages_for
 
 
+class BrokenTrace(ValueError):
+    """The trace has a gap, does not reach the frontier, or was not cut where it was left: no run has it."""
+
+
 class Replay:
     """Memory of its own, beside any Program's: it evicts nothing.
 
@@ -38,15 +42,17 @@ class Replay:
             trace: units from token 0.
 
         Raises:
-            ValueError: the trace has a gap, does not reach the frontier, or was not cut where it was left.
+            BrokenTrace: before anything runs.
         """
         self._model, self._tokens = model, tokens
         units = trace_until(trace, frontier)
+        if not units:
+            raise BrokenTrace(f"the trace does not lead to token {frontier}")
         stops = [*(unit.start for unit in units[1:]), frontier]
         for unit, stop in zip(units, stops, strict=True):
             end = unit.start + unit.length
             if stop > end or (stop < end and stop not in unit.cuts) or (unit is units[0] and unit.start):
-                raise ValueError(f"the trace does not lead from token {unit.start} to {stop}")
+                raise BrokenTrace(f"the trace does not lead from token {unit.start} to {stop}")
         self._allocate(units)
         self._read: int | None = None
         self.hidden: dict[int, Tensor] = {}

@@ -14,13 +14,15 @@ from torch import Tensor
 from ninfer_core.contract.ids import PAGE_SIZE, CheckpointRef, OwnerId
 from ninfer_core.contract.sampling import SamplingParams
 from ninfer_core.contract.verification import Verification
-from ninfer_core.models.memory import available_memory
+from ninfer_core.models.memory import available_memory, is_out_of_memory
 from ninfer_core.models.model import Model
 from ninfer_core.program.execution.sampling import SamplerRow, sample
 from ninfer_core.program.identity import Trace, decode
 from ninfer_core.program.ledger.objects import Checkpoint
 from ninfer_core.program.records import Records
-from ninfer_core.program.replay import Replay
+from ninfer_core.program.replay import BrokenTrace, Replay
+from ninfer_core.program.storage.image_store import ImageStore
+from ninfer_core.program.storage.page_store import PageStore
 from ninfer_core.program.storage.physical import Physical
 
 SHARE = 0.8
@@ -69,6 +71,12 @@ class Left:
         image = physical.images.bytes_of(checkpoint.image)
         return cls(image, [plane.view(checkpoint.frontier, -1) for plane in planes])
 
+    @staticmethod
+    def bytes_needed(model: Model, checkpoint: Checkpoint) -> int:
+        """Memory that they take beside the stores."""
+        pages = len(checkpoint.pages[0]) * PageStore.bytes_per_page(model.layout)
+        return pages + ImageStore.bytes_per_image(model.layout)
+
 
 class Verifier:
     """Replays what a request did in memory of its own. Mutates nothing and takes nothing from the pools."""
@@ -80,8 +88,7 @@ class Verifier:
 
     def verify_claim(self, claim: Claim, owner: OwnerId, ref: CheckpointRef) -> Verification:
         """Replay a claim cold and compare it with the checkpoint that it left, as far as that is resident."""
-        found = self._checkpoint(owner, ref)
-        return _verify(self._model, claim, None if found is None else Left.of(self._physical, found))
+        return self._verify(claim, self._checkpoint(owner, ref))
 
     def verify_checkpoint(self, owner: OwnerId, ref: CheckpointRef) -> Verification:
         """Replay a checkpoint's trace cold and compare state and KV: whether it is what it says."""
@@ -91,23 +98,46 @@ class Verifier:
         record = self._records[ref]
         tokens = tuple(decode(record.identity.tokens))
         claim = Claim(tokens, len(tokens), found.frontier, frozenset(), SamplingParams(), record.trace)
-        return _verify(self._model, claim, Left.of(self._physical, found))
+        return self._verify(claim, found)
 
     def _checkpoint(self, owner: OwnerId, ref: CheckpointRef) -> Checkpoint | None:
         found = self._physical.world.owners.get(owner)
         return next((c for c in found.checkpoints if c.ref == ref), None) if found else None
 
+    def _verify(self, claim: Claim, found: Checkpoint | None) -> Verification:
+        """Replay a claim cold and compare, if memory allows.
 
-def _verify(model: Model, claim: Claim, left: Left | None) -> Verification:
-    """Replay a claim cold and compare.
+        Args:
+            found: None when the request's state is not resident any more: only its tokens are compared then.
+        """
+        model = self._model
+        need = Replay.bytes_needed(model, claim.trace, claim.frontier)
+        need += 0 if found is None else Left.bytes_needed(model, found)
+        free = available_memory()
+        if free is not None and need > free * SHARE:
+            return _no_room(need, f"{_mib(int(free * SHARE))} are free for it")
+        try:
+            return _compared(model, claim, None if found is None else Left.of(self._physical, found))
+        except BrokenTrace as error:
+            return Verification(False, None, None, f"{error}: no run has left this")
+        except Exception as error:
+            if is_out_of_memory(error):
+                return _no_room(need, "memory ran out")
+            raise
 
-    Args:
-        left: None when the request's state is not resident any more: only its tokens are compared then.
-    """
-    need = Replay.bytes_needed(model, claim.trace, claim.frontier)
-    free = available_memory()
-    if free is not None and need > free * SHARE:
-        return Verification(None, None, None, f"no room to verify: the replay needs {need >> 20} MiB")
+
+def _no_room(need: int, why: str) -> Verification:
+    return Verification(
+        None, None, None, f"no room to verify: the replay needs {_mib(need)} and {why}: close other programs"
+    )
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _compared(model: Model, claim: Claim, left: Left | None) -> Verification:
+    """See `Verifier._verify`."""
     replay = Replay(model, claim.ledger, claim.trace, claim.frontier)
     differing = _first_other_token(model, claim, replay.hidden)
     tokens = differing is None

@@ -85,6 +85,14 @@ def enumerate_all(problem: Problem, naive: Naive, ways: dict) -> Truth:
     return Truth(best, naive.judged(root, dict.fromkeys(problem.eligible, EVICTED)), count)
 
 
+def why_none(problem: Problem) -> Readiness:
+    """What a request is told for which no target fits: whether root alone would."""
+    alone = problem.options[-1].demand.lifetime_pages
+    capacity = problem.world.geometry.capacity
+    impossible = capacity.device_images < 1 or any(a > b for a, b in zip(alone, capacity.pages, strict=True))
+    return Readiness.PERMANENTLY_INFEASIBLE if impossible else Readiness.TEMPORARILY_BLOCKED
+
+
 def verified(problem: Problem, naive: Naive, choice: Choice) -> float | None:
     """J of the answer, worked out naively. Asserts that it is feasible and can be published."""
     if choice.node is None:
@@ -140,11 +148,7 @@ def check(seed: int, problem: Problem, naive: Naive, ways: dict, figures: Figure
     figures.outcomes[str(kinds.pop())] += 1
     if truth.best is None:
         assert all(a.node is None for a in answers.values())
-        alone = problem.options[-1].demand.lifetime_pages
-        capacity = problem.world.geometry.capacity
-        impossible = capacity.device_images < 1 or any(a > b for a, b in zip(alone, capacity.pages, strict=True))
-        expected = Readiness.PERMANENTLY_INFEASIBLE if impossible else Readiness.TEMPORARILY_BLOCKED
-        assert answers["default"].readiness is expected
+        assert answers["default"].readiness is why_none(problem)
         return
     for name, answer in answers.items():
         assert answer.node is not None, "an admissible request is never blocked"

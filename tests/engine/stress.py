@@ -1,6 +1,6 @@
 """Eight callers at once, with cancels, interrupts and slow readers, over a small cache and a small fp32 model.
 
-    python -m tests.engine.stress --minutes 10 --seed 1
+    python -m tests.engine.stress --minutes 10 --seed 1 [--lanes 1..8 | --lanes any]
 
 Every reply is compared with a cold run of its own tokens: each token must be the best one there, or lie within 1e-4 of
 it. At the end the audit holds, no request, claim or thread is left, and memory is where it was.
@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,25 +33,41 @@ from ninfer_core import (
     Message,
     SamplingParams,
 )
+from ninfer_core.contract.plans import SequenceHandle
 from ninfer_core.contract.prompt import PreparedPrompt
 from ninfer_core.kernels.batch import Row
 from ninfer_core.models.model import Model
+from ninfer_core.program.execution.pending import PendingBatch
 from tests.support.checkpoints import Tiny
 from tests.support.pools import Pools, taps
 from tests.support.tokenizers import write_bytes
 
 GREEDY = SamplingParams(temperature=0)
 CLOSE_ENOUGH = 1e-4
-CALLERS, LANES, CONTEXT, PAGES_OF_64 = 8, 4, 1024, 40
-MOST_NEW = 16
-CACHE = ContextCacheOptions(
-    device_state_slots=4,
-    host_state_slots=4,
-    host_kv_capacity_bytes=1 << 20,
-    max_private_continuations=7,
-    max_shared_prefixes=3,
-    max_long_anchors_per_continuation=2,
-)
+CALLERS, MOST_LANES, CONTEXT = 8, 8, 1024
+MOST_NEW = 48
+ROUND_SECONDS = 20.0
+"""With any number of lanes: so long each."""
+
+
+def options_for(directory: Path, lanes: int) -> EngineOptions:
+    """Room for every lane's usual conversation and for few others: whoever comes makes somebody give way."""
+    cache = ContextCacheOptions(
+        device_state_slots=4,
+        host_state_slots=4,
+        host_kv_capacity_bytes=1 << 20,
+        max_private_continuations=lanes + 3,
+        max_shared_prefixes=3,
+        max_long_anchors_per_continuation=2,
+    )
+    return EngineOptions(
+        model=directory,
+        max_concurrency=lanes,
+        max_context=CONTEXT,
+        kv_capacity=(16 + 6 * lanes) * 64,
+        prefill_chunk=64,
+        cache=cache,
+    )
 
 
 def tiny(directory: Path) -> Path:
@@ -86,6 +103,8 @@ class Figures:
     reused_tokens: int = 0
     prompt_tokens: int = 0
     near_ties: int = 0
+    rows: Counter[int] = field(default_factory=Counter)
+    """Decode rounds by how many requests were in them."""
     memory: list[int] = field(default_factory=list)
     """Resident bytes, once per round of the watcher."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -158,19 +177,38 @@ class Caller:
         return result
 
 
-def stress(directory: Path, seconds: float, seed: int) -> Figures:
+def stress(directory: Path, seconds: float, seed: int, lanes: int = MOST_LANES) -> Figures:
     """Run it. Raises AssertionError where something is left behind; problems of replies are in the figures."""
-    threads_before, figures = set(threading.enumerate()), Figures()
-    options = EngineOptions(
-        model=directory,
-        max_concurrency=LANES,
-        max_context=CONTEXT,
-        kv_capacity=PAGES_OF_64 * 64,
-        prefill_chunk=64,
-        cache=CACHE,
-    )
-    with Engine(options) as engine:
+    figures = Figures()
+    one_round(directory, seconds, seed, lanes, figures)
+    return figures
+
+
+def stress_any(directory: Path, seconds: float, seed: int) -> Figures:
+    """The same in rounds, each with an Engine and a number of lanes of its own."""
+    rng, figures = random.Random(seed), Figures()
+    rounds = max(1, round(seconds / ROUND_SECONDS))
+    for number in range(rounds):
+        lanes = rng.randint(1, MOST_LANES)
+        figures.counts[f"rounds with {lanes} lanes"] += 1
+        one_round(directory, seconds / rounds, seed + number, lanes, figures)
+    return figures
+
+
+def one_round(directory: Path, seconds: float, seed: int, lanes: int, figures: Figures) -> None:
+    """Eight callers for so long. What is left of their requests is looked for at the end."""
+    threads_before = set(threading.enumerate())
+    with Engine(options_for(directory, lanes)) as engine:
         manager, program = engine._manager, engine._worker._program
+        execute = program.execute
+
+        def counted(work: Sequence[tuple[SequenceHandle, int]]) -> PendingBatch:
+            pending = execute(work)
+            if all(row.executed <= 1 for row in pending.rows):
+                figures.rows[len(work)] += 1
+            return pending
+
+        program.execute = counted  # type: ignore[method-assign]
         cold = Cold(program.model)
         callers = [Caller(engine, cold, figures, 100 * seed + n) for n in range(CALLERS)]
         until = time.monotonic() + seconds
@@ -196,24 +234,34 @@ def stress(directory: Path, seconds: float, seed: int) -> Figures:
                 time.sleep(0.05)
         engine.audit()
         figures.memory.append(process.memory_info().rss)
-        figures.counts["audits"] = audits
+        figures.counts["audits"] += audits
         assert all(owner.lane is None for owner in program.world.owners.values()), "a sequence was left"
         assert not manager._running and not manager._decisions.waiting and manager.at_rest, "a request was left"
     assert set(threading.enumerate()) <= threads_before, "a thread was left"
-    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--lanes",
+        choices=[*map(str, range(1, MOST_LANES + 1)), "any"],
+        default=str(MOST_LANES),
+        help="requests at once",
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as directory:
-        figures = stress(tiny(Path(directory) / "model"), 60 * args.minutes, args.seed)
+        model, seconds = tiny(Path(directory) / "model"), 60 * args.minutes
+        if args.lanes == "any":
+            figures = stress_any(model, seconds, args.seed)
+        else:
+            figures = stress(model, seconds, args.seed, int(args.lanes))
     for what, count in sorted(figures.counts.items()):
         print(f"{count:9} {what}")
     print(f"{figures.reused_tokens:,} of {figures.prompt_tokens:,} prompt tokens reused; {figures.near_ties} near ties")
+    print(f"decode rounds by rows: {dict(sorted(figures.rows.items()))}")
     print(f"memory {figures.memory[-1] >> 20} MiB, {figures.growth / (1 << 20):+.1f} MiB since the middle of the run")
     print("\n".join(figures.problems) or "every reply is its cold run's; the audit held; nothing was left")
     raise SystemExit(bool(figures.problems))

@@ -71,10 +71,16 @@ class Naive:
 
     def judged(self, option: Option, outcomes: Outcomes) -> Judged | None:
         """None unless it fits and can be published."""
+        projection = self._fitting(option, outcomes)
+        return None if projection is None else Judged(option, outcomes, self.value(option, outcomes, projection))
+
+    def fits(self, option: Option, outcomes: Outcomes) -> bool:
+        """Whether it fits and can be published, whatever it costs."""
+        return self._fitting(option, outcomes) is not None
+
+    def _fitting(self, option: Option, outcomes: Outcomes) -> Projection | None:
         projection = self.session.assess(Target(option.demand, outcomes)).projection
-        if not projection.feasible or not self.publishable(option, outcomes):
-            return None
-        return Judged(option, outcomes, self.value(option, outcomes, projection))
+        return projection if projection.feasible and self.publishable(option, outcomes) else None
 
     def publishable(self, option: Option, outcomes: Outcomes) -> bool:
         problem = self.problem

@@ -41,7 +41,7 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("What a file holds, without a model:", "ninfer restore-session report.ninfer --inspect"),
         ("Is every bit of its state right?", "ninfer restore-session report.ninfer --verify"),
         ("One question from it:", "ninfer restore-session report.ninfer --prompt 'Who wrote it?'"),
-        ("A session of another model:", "ninfer restore-session talk.ninfer --rebuild --save mine.ninfer"),
+        ("A session of another model:", "ninfer restore-session talk.ninfer -m OTHER --rebuild --save mine.ninfer"),
     ],
     "bench": [
         ("Prompt processing and generation, one and four sequences:", "ninfer bench pp512 tg128 -b 1,4"),
@@ -108,7 +108,10 @@ PROSE = {
     "text might not be what its state has read; --verify replays it.",
     "bench": "Measures throughput. pp512 is the processing of a prompt of 512 tokens, tg128 the generation of 128 "
     "tokens, @d4096 puts 4096 tokens before. Every row is repeated after a warm-up; the table shows mean and "
-    "standard deviation. TTFT is the time to the first token. --calibrate measures no tests but the cost of "
+    "standard deviation. TTFT is the time to the first token. reuse plays a conversation of 2,048 tokens "
+    "(reuse@d512: of 512) with the context cache and without: cold, append, regenerate, edit, branch, rewrite, "
+    "shared-system, restore; its tok/s are prompt tokens over the time to the first token, 'in steps' is that time in "
+    "decode steps of the same reply. --calibrate measures no tests but the cost of "
     "copies and of prefill with the chosen model.",
 }
 

@@ -93,8 +93,8 @@ OPTIONS: tuple[Option, ...] = (
            "included. Default: 64, and one per request that may run.", CACHE),
     Option("max-shared-prefixes", Whole("N|auto", auto=True), "Beginnings that several conversations may start from. "
            "Default: 7, or one per request that may run if that is more.", CACHE),
-    Option("max-long-anchors", Whole("N|auto", auto=True), "Earlier points kept of each conversation. Default: 4.",
-           CACHE),
+    Option("max-long-anchors", Whole("N|auto", auto=True), "Earlier points kept of each conversation. "
+           "Default: 4 to 16, as memory allows.", CACHE),
     Option("automatic-anchors", Whole("N|auto", auto=True), "Points proposed at the last N message boundaries. "
            "Default: as many as may be kept.", CACHE),
     Option("endpoint-anchors", Switch(), "Keep a point where a long conversation's end was before it went on. "

@@ -79,7 +79,8 @@ def bench(
 
     reuse plays a conversation of 2,048 tokens (reuse@dN: of N) with the context cache and without: cold, append,
     regenerate, edit, branch, rewrite, shared-system, restore. Its tok/s are prompt tokens over the time to the first
-    token, which for restore holds the time to read the session, too; "in steps" is that time in decode steps.
+    token, which for restore holds the time to read the session, too; "in steps" is that time, divided by what a token
+    of the same reply takes to decode; the ratio is to the same without the cache.
     """
     from ninfer_cli.benchmark.plan import parse_batches, parse_tests
     from ninfer_cli.benchmark.report import FORMATS, formatted

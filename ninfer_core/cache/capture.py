@@ -73,8 +73,12 @@ class Captures:
     def offer(self, running: RunningRequest, until: int, blocked: int) -> Steps[int]:
         """Make room for what the next pass reaches. With the room, its taps write the checkpoints.
 
+        Args:
+            until: where the pass ends if it is full.
+            blocked: requests that wait meanwhile (DEF-12).
+
         Returns:
-            Where the pass should end: until, or before it for an image that goes to main memory.
+            Where the pass should end: until, or before it for an image that can be written at its end only.
         """
         for intended in running.intended:
             if intended.frontier > until:

@@ -10,8 +10,8 @@ from enum import Enum
 from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget, Stop
 from ninfer_core.cache.domain import Option
 from ninfer_core.cache.graph import Vertex
-from ninfer_core.cache.guide import Move
 from ninfer_core.cache.lack import Lack
+from ninfer_core.cache.move import Move
 from ninfer_core.cache.node import Chosen, Node
 from ninfer_core.cache.search import Search
 from ninfer_core.cache.steps import Steps
@@ -214,7 +214,7 @@ class Constructions:
         search, option = self._search, node.option
         losses = yield from search.losses(node, most=MOST_TOGETHER)
         dearest = sorted(node.chosen.values(), key=lambda v: (-losses[v.owner], v.number))
-        for number, vertex in enumerate(dearest):
+        for vertex in dearest:
             loss = losses[vertex.owner]
             if loss <= LEAST_GAIN_NS and not (search.wide or all_of_it):
                 break
@@ -225,8 +225,7 @@ class Constructions:
             if found.adoptable and found.value <= node.value:
                 node = found
                 continue
-            # Only of the dearest: each look takes a search among its end states.
-            if number == 0 and loss > SLIGHT_NS and vertex.evicted and not found.adoptable:
+            if loss > SLIGHT_NS and vertex.evicted and not found.adoptable:
                 stop = yield from self._spared(found, vertex, loss, budget)
                 if stop is not None:
                     return stop

@@ -28,7 +28,7 @@ class Evictions:
 
     def cheapest_first(self, lack: Lack) -> Sequence[OwnerId]:
         """All of them, by what the eviction of each loses for its share of what is missing. Sorted once for the axes on
-        which anything is: how much of it makes little difference."""
+        which anything is, by the amounts of whichever option asks first: they make little difference."""
         missing = lack.missing
         axes = tuple([axis for axis, _ in missing])
         known = self._orders.get(axes)

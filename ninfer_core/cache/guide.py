@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-
-from msgspec import Struct
+from collections.abc import Iterator, Mapping
 
 from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.evictions import Evictions
 from ninfer_core.cache.exchange import Exchange
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
-from ninfer_core.cache.lack import Amounts, Lack, relief
+from ninfer_core.cache.lack import DEVICE_IMAGES, Amounts, Lack, relief
+from ninfer_core.cache.move import Move
 from ninfer_core.cache.objective import Objective
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
@@ -24,42 +22,13 @@ from ninfer_core.program.planning.target import Source, Target, source_of
 SHORTLIST = 5
 """Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
 
+FREE_ENDS = 2
+"""Besides, where Device images are missing, owners that have a checkpoint whose loss costs nothing: to evict the whole
+owner may look dear though giving up that one is free."""
+
 
 _Step = tuple[Vertex, Amounts, Amounts]
 """A step down, what it gives back, and what at most."""
-
-
-class Move(Struct, eq=False):
-    """One step down.
-
-    Attributes:
-        vertex: where it leads.
-        before: where it starts.
-        price: predicts the loss of an end state, beside the target that the guide looks at when it is first asked.
-        relief: what it gives back.
-        share: the same as a share of what is missing: kept up to date while a construction covers it.
-        most: what it gives back at most, once others that hold the same objects have let go of them (TGT-5): told of
-            evictions, and of every step that frees nothing alone where the guide was asked for it.
-    """
-
-    vertex: Vertex
-    before: Vertex
-    price: Callable[[Vertex], float]
-    relief: Amounts
-    share: float
-    most: Amounts
-    _change: float | None = None
-
-    @property
-    def is_priced(self) -> bool:
-        return self._change is not None
-
-    @property
-    def change(self) -> float:
-        """Predicted loss that it adds: worked out only for steps that may be taken."""
-        if self._change is None:
-            self._change = self.price(self.vertex) - self.price(self.before)
-        return self._change
 
 
 class Guide:
@@ -94,6 +63,7 @@ class Guide:
         # Objects that the target looked at makes somebody's own, or no longer.
         self._images = self._pages = 0
         self._source = option.source_owner
+        self._entries = domain.entries
         self._steps: dict[int, list[_Step]] = {}
         images, pages = geometry.image_ids, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(images, images, pages, pages)
@@ -168,21 +138,6 @@ class Guide:
     def _predict(self, vertex: Vertex) -> float:
         return self._objective.predict(vertex, self.leaving)
 
-    def priced(self, moves: Sequence[Move], lack: Lack) -> list[tuple[Move, float]]:
-        """Each move with what covering the axes that it leaves open may cost: that of the dearest axis, covered by the
-        cheapest offers; what no single step offers is priced like the dearest step."""
-        dearest = max((move.change for move in moves), default=0.0)
-        offers = [_Offers.on(axis, moves) if need > 0 else None for axis, need in enumerate(lack.need)]
-        found = []
-        for move in moves:
-            rest = 0.0
-            for offer, need, given in zip(offers, lack.need, move.relief, strict=True):
-                if need > given:
-                    left = (need - given) / max(need, abs(given))
-                    rest = max(rest, left * dearest if offer is None else offer.cover(need - given, move, dearest))
-            found.append((move, rest))
-        return found
-
     def relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
         """What going from one end state of an owner to another gives back."""
         cell = after.evicted and after.owner in self._cell_owners
@@ -219,7 +174,22 @@ class Guide:
         # Where all of them are looked at, the oldest comes first: it gives way where nothing else tells.
         order = self._owners if everyone else self.cheapest_first(lack)
         left = (owner for owner in order if owner not in chosen or not chosen[owner].evicted)
-        return list(left) if everyone else list(itertools.islice(left, SHORTLIST))
+        if everyone:
+            return list(left)
+        found = list(itertools.islice(left, SHORTLIST))
+        if lack.need[DEVICE_IMAGES] > 0:
+            others = (owner for owner in left if self._has_free_end(owner, chosen))
+            found += itertools.islice(others, FREE_ENDS)
+        return found
+
+    def _has_free_end(self, owner: OwnerId, chosen: Mapping[OwnerId, Vertex]) -> bool:
+        """Whether an owner has a checkpoint whose loss costs nothing (VAL-9) and gives its image back."""
+        unreachable = self._entries[owner].unreachable
+        if not unreachable:
+            return False
+        kept = (chosen.get(owner) or self._graph.identity(owner)).outcome.kept
+        images = self.sole.device_images
+        return any(c.ref in unreachable and c.image_mask & images for c in kept)
 
     def cheapest_first(self, lack: Lack) -> Iterator[OwnerId]:
         """All owners, by what the eviction of each alone loses for what it relieves."""
@@ -232,32 +202,3 @@ def _objects_of(source: Source | None) -> Replicas:
         return NOTHING
     images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask
     return Replicas(images, images, pages, pages)
-
-
-class _Offers:
-    """What single steps give back on one axis, the cheapest owner first: (price of one, most, owner)."""
-
-    def __init__(self, axis: int, offers: list[tuple[float, int, OwnerId]]) -> None:
-        self._axis = axis
-        self._offers = offers
-
-    @classmethod
-    def on(cls, axis: int, moves: Sequence[Move]) -> _Offers:
-        best: dict[OwnerId, tuple[float, int]] = {}
-        for move in moves:
-            given = max(move.relief[axis], move.most[axis])
-            if given > 0:
-                rate, most = best.get(move.vertex.owner, (math.inf, 0))
-                best[move.vertex.owner] = (min(rate, max(0.0, move.change) / given), max(most, given))
-        return cls(axis, sorted((rate, most, owner) for owner, (rate, most) in best.items()))
-
-    def cover(self, need: int, move: Move, dearest: float) -> float:
-        """The least price of what is still needed once the move is made."""
-        total, left = 0.0, need
-        for rate, most, owner in self._offers:
-            if left <= 0:
-                return total
-            part = min(left, most if owner != move.vertex.owner else max(0, most - max(0, move.relief[self._axis])))
-            total += rate * part
-            left -= part
-        return total + dearest * left / need

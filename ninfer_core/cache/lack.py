@@ -15,6 +15,7 @@ from ninfer_core.program.planning.projection import Projection
 Amounts = tuple[int, ...]
 """Device images, Host images, Host bytes, publication cells, then Device pages of each pool."""
 
+DEVICE_IMAGES = 0
 HOST_AXES = (1, 2)
 """Of Amounts: those of the Host tier."""
 

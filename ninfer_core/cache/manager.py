@@ -213,7 +213,7 @@ class ResourceManager:
     def captures(self, request: RequestId) -> tuple[Capture, ...]:
         """What became of the request's captures so far (STAT-1)."""
         running = self._running.get(request)
-        return () if running is None else tuple(running.captures)
+        return () if running is None else tuple(sorted(running.captures, key=lambda capture: capture.frontier))
 
     def residency(self, prompt: PreparedPrompt) -> Residency:
         """The deepest checkpoint that a request with this prompt would find now."""

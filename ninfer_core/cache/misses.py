@@ -49,7 +49,7 @@ class Graveyard:
         """
         inside = [tomb for tomb in self._tombs if above < tomb.frontier <= prompt.frontier]
         for tomb in sorted(inside, key=lambda tomb: -tomb.frontier):
-            if prompt.tokens.endswith(tomb.tail, 0, 4 * tomb.frontier) and key_of(tomb.frontier) == tomb.key:
+            if prompt.runs_through(tomb.tail, tomb.frontier) and key_of(tomb.frontier) == tomb.key:
                 return tomb
         return None
 

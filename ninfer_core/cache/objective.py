@@ -59,7 +59,7 @@ class Objective:
             limit: a J above it may be reported too small, but not as less than this.
         """
         now = self._now(option, target, projection)
-        if now >= limit and not isinstance(option.demand, Capture):
+        if now > limit and not isinstance(option.demand, Capture):
             return now  # no activation's loss is negative
         base = self._base(option, identity)
         end = self._portfolio.end((*self._dead(target), *option.base_dead, *option.lost), projection.final)

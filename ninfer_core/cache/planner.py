@@ -96,7 +96,9 @@ class Planner:
             stop = yield from self._optional([identity], budget)
         best = search.best
         if best is None or best.value >= 0:
-            why = identity.reason if best is None else "it would cost more than it may save"
+            why = "it would cost more than it may save"
+            if best is None:
+                why = identity.reason or "no place of the catalog was found for it"
             return Choice(None, identity.readiness, why, stop, search.assessed)
         return Choice(best, best.readiness, "", stop, search.assessed)
 
@@ -120,12 +122,13 @@ class Planner:
         search, first = self._search, True
         for course in self._constructions.courses:
             for node in sorted(short, key=lambda node: (node.value, node.option.ordinal)):
-                # With all losses forgotten it is no better than what is known: nothing to dive for.
+                # With all losses forgotten it is no better than what is known, or than another one that is served with
+                # the same room: nothing to dive for. `explore` still looks at all of them.
                 hopeless = search.incumbent - node.value <= budget.least_gain
                 if node.adoptable or (not self._wide and (hopeless or search.is_dominated(node, short))):
                     continue
                 if self._constructions.has_dived(node, course):
-                    continue
+                    continue  # and is not what patience is for
                 stop = yield from self._constructions.dive(node, budget, course, patient=first)
                 first = False
                 if stop is not None:

@@ -82,11 +82,11 @@ class RecoveryPoints:
         """Try to make room for what the next pass reaches.
 
         Returns:
-            Whether that pass must end at the point, since only main memory has room for its image.
+            Whether that pass must end at the point, since its image can be written there only.
         """
         wish = intended.wish
         assert wish is not None
-        if self._ends_pass(running, wish):
+        if self._needs_pass(running, wish):
             return True
         if (yield from self._take(running, wish, blocked)):
             intended.armed = True
@@ -152,12 +152,12 @@ class RecoveryPoints:
             return None
         return next((c for c in self._anchors(running) if self._room.fits_without(running, need, c.ref)), None)
 
-    def _ends_pass(self, running: RunningRequest, wish: Wish) -> bool:
+    def _needs_pass(self, running: RunningRequest, wish: Wish) -> bool:
         """Inside a pass only free Device images can be written. A snapshot on Host needs its end, and so does an image
         that is free when the pass has read it.
 
-        The split costs one pass at most, and the point is worth the prefill of what lies between it and the one below:
-        a pass, and its tokens. So it is never too dear (VAL-7)."""
+        What that costs is not charged (VAL-7): one pass at most, and the point is worth the prefill of what lies
+        between it and the one below, a pass and its tokens."""
         need = self._need(running, wish, blocked=1)
         if wish.spare or self._is_here(running, wish) or wish.frontier == running.prompt_end:
             return False

@@ -9,7 +9,7 @@ from ninfer_core.cache.catalog import CellId, Entry
 from ninfer_core.cache.desk import Desk
 from ninfer_core.cache.evidence import Power, SharedCandidate
 from ninfer_core.cache.lineage import Lineage
-from ninfer_core.cache.room import NO_SPARE, Need, NoRoom, Room
+from ninfer_core.cache.room import Need, NoRoom, Room
 from ninfer_core.cache.running import Intended, RunningRequest
 from ninfer_core.cache.split import split_cost
 from ninfer_core.cache.steps import Steps
@@ -22,7 +22,7 @@ from ninfer_core.program.program import Program
 SHARED = SourceKind.SHARED_STABLE_PREFIX
 FULL = "the shared catalog is full"
 NOBODY = "whoever asked for it is served as well without it"
-PASS = "a pass of its own would cost more than it may save"
+TOO_DEAR = "a pass of its own would cost more than it may save"
 
 
 class SharedPublication:
@@ -97,13 +97,18 @@ class SharedPublication:
             running.note(SHARED, shared.frontier, "present")
             intended.shared = None
             return False
-        needs_pass = self._needs_pass(running, intended)
-        if needs_pass and self._is_worth_pass(running, shared, until):
-            return True
-        found = yield from self._grant(running, intended, blocked, lineage)
+        gain = self._desk.portfolio().public_gain(shared.key, shared.frontier, credit=shared.declared)
+        is_dear = False
+        if gain > 0 and self._needs_pass(running, intended):
+            is_dear = gain <= self._split(running, shared, until)
+            if not is_dear:
+                return True
+        need = Need(shared.frontier, gain, blocked, needs_cell=True, spared=lineage.extended)
+        found = (yield from self._grant(running, intended, need, lineage)) if gain > 0 else NoRoom(NOBODY)
         if isinstance(found, NoRoom):
-            dear = needs_pass and found.reason is NO_SPARE
-            running.note(SHARED, shared.frontier, "skipped", PASS if dear else found.reason)
+            # Who may press others for room was refused that: it is not the pass that would have cost too much.
+            is_pass = is_dear and intended.power is not Power.PRESSURE
+            running.note(SHARED, shared.frontier, "skipped", TOO_DEAR if is_pass else found.reason)
             intended.shared = None
             return False
         intended.shared_cell = self._books.shared.reserve()
@@ -134,15 +139,11 @@ class SharedPublication:
 
     # --- parts ----------------------------------------------------------------------------------------------------
     def _grant(
-        self, running: RunningRequest, intended: Intended, blocked: int, lineage: Lineage
+        self, running: RunningRequest, intended: Intended, need: Need, lineage: Lineage
     ) -> Steps[Grant | NoRoom]:
         """Spare room first; then an automatic entry's place; then, with the power for it, whatever is worth less."""
         shared = intended.shared
         assert shared is not None
-        gain = self._desk.portfolio().public_gain(shared.key, shared.frontier, credit=shared.declared)
-        if gain <= 0:
-            return NoRoom(NOBODY)
-        need = Need(shared.frontier, gain, blocked, needs_cell=True, spared=lineage.extended)
         full = not self._books.shared.free_cells
         here = self._program.sequence(running.handle).frontier == shared.frontier
         found: Grant | NoRoom = NoRoom(FULL)
@@ -169,11 +170,10 @@ class SharedPublication:
             return False
         return self._room.is_spare(running, replace(need, on_device=False))
 
-    def _is_worth_pass(self, running: RunningRequest, shared: SharedCandidate, until: int) -> bool:
-        """Whether the next pass should end at it: once it has, nobody pays for that again (VAL-7)."""
+    def _split(self, running: RunningRequest, shared: SharedCandidate, until: int) -> float:
+        """What it costs that the next pass ends at it: once it has, nobody pays for that again (VAL-7)."""
         now = self._program.sequence(running.handle).frontier
-        split = split_cost(self._desk.cost, now, shared.frontier, running.prompt_end, until - now)
-        return self._desk.portfolio().public_gain(shared.key, shared.frontier, credit=shared.declared) > split
+        return split_cost(self._desk.cost, now, shared.frontier, running.prompt_end, until - now)
 
     def _beside(self, running: RunningRequest, intended: Intended) -> int:
         """Images that a candidate without power must leave free."""

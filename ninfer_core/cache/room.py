@@ -20,7 +20,6 @@ from ninfer_core.program.planning.target import Capture, Target
 from ninfer_core.program.program import Program
 
 LANES = "other lanes need the room"
-NO_SPARE = "no spare room"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Room:
         """Room that degrades nobody, and leaves so many Device images beside it free."""
         target = self._target(running, need)
         if not self._fits(target, beside):
-            return NoRoom(NO_SPARE)
+            return NoRoom("no spare room")
         return (yield from self._carry_out(running, target))
 
     @property

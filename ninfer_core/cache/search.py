@@ -15,10 +15,12 @@ from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget, Stop
 from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.evictions import Evictions
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
-from ninfer_core.cache.guide import Guide, Move
+from ninfer_core.cache.guide import Guide
 from ninfer_core.cache.lack import Lack
+from ninfer_core.cache.move import Move
 from ninfer_core.cache.node import Chosen, Node, key_of, outcomes_of
 from ninfer_core.cache.objective import Objective
+from ninfer_core.cache.offers import priced
 from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.objects import Replicas
@@ -317,7 +319,7 @@ class Search:
         guide = self.guide_at(node)
         lack = self.lack(node)
         moves = guide.moves(node.chosen, lack, self.licensed, wide=self.wide)
-        for move, rest in guide.priced(moves, lack):
+        for move, rest in priced(moves, lack):
             self._push(node, move, rest)
 
     def _push(self, node: Node, move: Move, rest: float) -> None:

@@ -9,11 +9,11 @@ def split_cost(cost: CostModel, now: int, at: int, end: int, chunk: int) -> floa
     """SplitCost: by how many nanoseconds the rest of a prefill takes longer if its next pass ends at `at`.
 
     However it is divided, the tokens and their attention pairs are the same: it is the price of one pass more, and
-    nothing where the passes behind are as many without it, since the last one has room.
+    nothing where the rest takes as many passes anyway.
 
     Args:
         now, end: the frontiers between which the prefill is still to come.
-        at: behind now and before end, at most a chunk from now.
+        at: after now and before end, at most a chunk from now.
         chunk: the most tokens of one pass.
     """
     more = 1 + _passes(end - at, chunk) - _passes(end - now, chunk)

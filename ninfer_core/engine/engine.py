@@ -170,8 +170,10 @@ class Engine:
         Nothing happens, and nothing is raised, before the first event is asked for.
 
         Args:
-            messages: a conversation, the text of a single user message, or what one of the `prepare` calls made. A raw
-                prompt of at least 512 tokens gets a recovery point at its end, unless `cache` says otherwise.
+            messages: a conversation, the text of a single user message, or what one of the `prepare` calls made.
+                Without `cache`, a raw prompt of at least 512 tokens asks for a recovery point at its end, from what is
+                spare; with one, its `anchor_prompt_end` decides. `tools` of a prepared prompt only type the calls of
+                its reply.
 
         Raises:
             UsageError: thinking is set for a prepared prompt; and as `prepare` and `submit`.

@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""How much memory this process may still take, and which errors say that there is none."""
 
 from __future__ import annotations
 

@@ -75,6 +75,10 @@ class Identity:
         """The last tokens: as many as tell most prompts apart at once."""
         return self.tokens[-4 * TAIL :]
 
+    def runs_through(self, tail: bytes, frontier: int) -> bool:
+        """Whether the tokens in front of a frontier are these."""
+        return self.tokens.endswith(tail, 0, 4 * frontier)
+
     def matches(self, prompt: Identity) -> bool:
         """Whether this is the identity of a prefix of prompt: token for token, cut for cut, in the same mode."""
         return (

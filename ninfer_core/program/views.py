@@ -12,7 +12,7 @@ from ninfer_core.program.identity import Identity
 from ninfer_core.program.ledger.objects import Checkpoint
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.matching import longest_common, matching
-from ninfer_core.program.planning.outcome import Identities, Outcome
+from ninfer_core.program.planning.outcome import Outcome, UnchangedOutcomes
 from ninfer_core.program.records import Record, Records
 from ninfer_core.program.storage.physical import Physical
 from ninfer_core.program.summary import axes, footprint, summarise
@@ -76,4 +76,4 @@ class Views:
         """The identity outcome of every named owner that is inactive: the eligible victims (TGT-2, PLAN-14)."""
         world = self._world
         found = [world.owners[owner] for owner in owners if owner in world.owners]
-        return Identities([owner for owner in found if owner.lane is None], world.replicas)
+        return UnchangedOutcomes([owner for owner in found if owner.lane is None], world.replicas)

@@ -119,8 +119,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         here, there = context.Pipe()
         workers.append(context.Process(target=serve, args=(make, args.model, args.threads, there)))
         workers[-1].start()
+        there.close()  # the process has its own: when that is gone, nothing comes any more
         pipes.append(here)
-        print(f"{make.__name__} loaded in {here.recv():.1f} s", file=sys.stderr)
+        try:
+            print(f"{make.__name__} loaded in {here.recv():.1f} s", file=sys.stderr)
+        except EOFError:
+            for worker in workers:
+                worker.terminate()
+            print(f"NOT met: {make.__name__} could not be measured: see above (transformers comes with '.[test]')")
+            return 1
     best = {case: [(0.0, 0.0), (0.0, 0.0)] for case in CASES}
     for round_ in range(args.rounds + 1):  # the first warms up
         for case in CASES:

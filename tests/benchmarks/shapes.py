@@ -3,9 +3,10 @@
     python -m tests.benchmarks.shapes [MODEL] [--dtype auto] [--markdown FILE]
 
 MODEL is a checkpoint directory with the published template; without, a small random model whose tokens are bytes. The
-conversation is that of tests/scenarios/shapes.py. llama.cpp's figures were told to us: its server's on shapes of 2,000
-tokens. They are NOT measured here, and the lengths of the single messages differ. Demanded: in every shape exactly the
-tokens behind the last message boundary, anchor or shared prefix that the prompt has in common with what was read.
+conversation is that of tests/scenarios/shapes.py. llama.cpp's figures are reported ones: its server's on shapes of
+2,000 tokens. They are NOT measured here, and the lengths of the single messages differ. Demanded: in every shape
+exactly the tokens behind the last message boundary, anchor or shared prefix that the prompt has in common with what was
+read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LLAMA = {
     "a change at token 300": 2000,
     "the last request after a restart": 2066,
 }
-"""Tokens that llama.cpp's server computes, as told. Of 2,000 under a system prompt of 1,000 that is the user part."""
+"""Tokens that llama.cpp's server computes, as reported: of 2,000 under a system prompt of 1,000 the user part."""
 LLAMA_STATE = "19.3 MiB, 1.2 ms to restore"
 COPIES = 50
 
@@ -77,7 +78,7 @@ def measure(model: Path, dtype: str, directory: Path) -> tuple[list[Shape], Stat
 
 
 def table(shapes: Sequence[Shape]) -> list[str]:
-    lines = ["| shape | prompt | ninfer computes | by hand | from | llama.cpp computes, told |", f"|{'---|' * 6}"]
+    lines = ["| shape | prompt | ninfer computes | by hand | from | llama.cpp computes, reported |", f"|{'---|' * 6}"]
     for shape in shapes:
         source, frontier, _ = shape.reuse
         told = f"{LLAMA[shape.name]:,}" if shape.name in LLAMA else ""
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         *table(shapes),
         "",
         f"Measured on {where}. StateImage: {found.bytes:,} bytes ({found.bytes / 2**20:.1f} MiB); restored from main "
-        f"memory in {found.seconds * 1e3:.2f} ms (median of {COPIES}). llama.cpp's, told: {LLAMA_STATE}.",
+        f"memory in {found.seconds * 1e3:.2f} ms (median of {COPIES}). llama.cpp's, reported: {LLAMA_STATE}.",
     ]
     print("\n".join(lines))
     if args.markdown:

@@ -28,6 +28,7 @@ from tests.cache.test_planner_brute import default_budget, enumerate_all, proble
         (50131, "what costs nothing may free what others hold with it, though nobody is evicted"),
         (1150, "and does not where the source keeps it"),
         (201126, "two milliseconds to be gained are worth some targets more than the first window holds"),
+        (500555, "the second dearest is kept in part where the dearest cannot be"),
         (100786, "and a construction that was begun is worth the whole window"),
     ],
 )

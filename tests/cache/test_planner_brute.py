@@ -53,10 +53,16 @@ def unlimited() -> Budget:
 
 @dataclass
 class Truth:
-    """What enumeration says: the best adoptable target of all, and the root maximal one."""
+    """What enumeration says.
+
+    Attributes:
+        best: the best adoptable target of all.
+        maximal: root with everybody else evicted; where that does not fit, of the shallowest source that does: a
+            source may take fewer pages than root, and J_maximal of the regret is what would be left of a spent budget.
+    """
 
     best: Judged | None
-    root_maximal: Judged | None
+    maximal: Judged | None
     targets: int
 
 
@@ -81,8 +87,11 @@ def enumerate_all(problem: Problem, naive: Naive, ways: dict) -> Truth:
             judged = naive.judged(option, outcomes)
             if judged is not None and (best is None or judged.value < best.value):
                 best = judged
-    root = problem.options[-1]
-    return Truth(best, naive.judged(root, dict.fromkeys(problem.eligible, EVICTED)), count)
+    evicted = (
+        naive.judged(option, {owner: EVICTED for owner in problem.eligible if owner != option.source_owner})
+        for option in reversed(problem.options)
+    )
+    return Truth(best, next((judged for judged in evicted if judged is not None), None), count)
 
 
 def why_none(problem: Problem) -> Readiness:
@@ -114,7 +123,7 @@ def regret(value: float, truth: Truth) -> float | None:
     assert truth.best is not None
     lost = value - truth.best.value
     assert lost >= -1e-6 * max(1.0, abs(value)), "better than the best: the enumeration is not complete"
-    span = None if truth.root_maximal is None else truth.root_maximal.value - truth.best.value
+    span = None if truth.maximal is None else truth.maximal.value - truth.best.value
     if span is None or span <= 1e-9 * max(1.0, abs(truth.best.value)):
         assert lost <= 1e-6 * max(1.0, abs(value)), "exact where nothing can be lost"
         return None
@@ -161,7 +170,7 @@ def check(seed: int, problem: Problem, naive: Naive, ways: dict, figures: Figure
         value = verified(problem, naive, answer)
         assert value is not None
         if name == "none":
-            span = truth.root_maximal
+            span = truth.maximal
             if span is not None and span.value > truth.best.value + 1e-6:
                 figures.none.append((value - truth.best.value) / (span.value - truth.best.value))
             continue

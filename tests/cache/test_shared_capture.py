@@ -186,3 +186,18 @@ def test_a_point_for_others_that_gives_way_to_the_turn_s_own_is_told_as_skipped(
     managed.manager.finish(ask.request)
     assert not list(managed.manager.books.shared) and managed.manager.books.shared.free_cells == 2
     managed.manager.audit()
+
+
+@pytest.mark.req("STAT-1", "EVI-6")
+def test_who_finds_no_place_in_the_catalog_is_told() -> None:
+    """Its only entry was asked for, and somebody who runs leans on it."""
+    limits = replace(LIMITS, shared_cells=1, long_anchors=0, automatic_anchors=0, shared_candidates=False)
+    managed = Managed(Vector(8, 0, (400,), 0), limits)
+    managed.run(range(1000, 4000), markers=(Frontier(2900),), share_prompt=False)
+    leans = managed.ask([*range(1000, 3900), *range(7000, 7100)], intent=CacheIntent(share_prompt=False))
+    assert isinstance(managed.admit(leans), Admitted)
+    ask = managed.ask(range(9000, 9100), intent=CacheIntent(markers=(Frontier(50),), share_prompt=False))
+    assert isinstance(managed.admit(ask), Admitted)
+    managed.manager.before_pass(ask.request, 100, 1)
+    (told,) = managed.manager.captures(ask.request)
+    assert told.outcome == "skipped" and told.reason == "no place of the catalog was found for it"

@@ -20,7 +20,7 @@ from tests.cache.logical_model import LogicalModel
 from tests.support.bench_engine import BenchEngine
 
 Place = tuple[str, int]
-"""Before the so-manieth call of a name, the first being 1."""
+"""Before the n-th call of a name, the first being 1."""
 
 MANAGER = ("before_pass", "after_pass", "finish", "discard", "forget")
 PROGRAM = ("seal", "start", "execute", "arm", "end")

@@ -21,7 +21,7 @@ Arrange = Callable[[Scene, int], Callable[[], bool]]
 
 
 def raises(name: str) -> Arrange:
-    """The so-manieth call of that name fails before it has done anything."""
+    """The n-th call of that name fails before it has done anything."""
 
     def arrange(here: Scene, number: int) -> Callable[[], bool]:
         def trouble() -> None:

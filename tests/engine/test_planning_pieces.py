@@ -58,7 +58,7 @@ class Scene:
     Attributes:
         more: the next prompt of the first conversation.
         log: what the worker does: pieces of planning, prefill chunks, decode rounds.
-        before: what is to be done before the so-manieth piece of a verb, the first being 1.
+        before: what is to be done before the n-th piece of a verb, the first being 1.
         counts: pieces of each verb so far.
         rows: those that decode for the others' sake.
     """

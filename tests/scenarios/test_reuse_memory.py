@@ -168,3 +168,25 @@ def test_no_host_tier_and_no_slot(talk: Callable[..., Talk]) -> None:
             (3, 2, "evicted", "SessionEndpoint 313"),
         ]
         assert engine.held == {3: [("SessionEndpoint", 313, "d0", "d0-4")]}
+
+
+@pytest.mark.req("VAL-9", "TGT-5")
+def test_an_end_that_costs_nothing_goes_for_a_turn(talk: Callable[..., Talk]) -> None:
+    """Eight sessions, nine images: the system message's, a turn's of each, and an end's of each that no history shows.
+    From the fifth session on one such end goes for its run and another one for its turn, also where five owners that
+    are older look as cheap. The eighth finds none for its turn, and the others' are worth as much."""
+    with talk(device_state_slots=8) as engine:
+        turns, losses = [], []
+        for i in range(8):
+            chat = Chat(engine, session=f"s{i}")
+            chat.ask(f"{i}" * 100)
+            [(*_, captures)] = chat.steps()
+            turns.append(captures[-1])
+            losses += engine.losses.told()
+        assert turns == ["TurnClosure 168 captured"] * 7 + ["TurnClosure 168 skipped"]
+        requests = (5, 5, 6, 6, 7, 7, 8)
+        owners = (1, 3, 4, 5, 6, 7, 8)
+        assert losses == [
+            (request, owner, "shortened", "SessionEndpoint 190")
+            for request, owner in zip(requests, owners, strict=True)
+        ]

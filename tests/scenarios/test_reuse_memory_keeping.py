@@ -72,7 +72,7 @@ def test_two_sessions_take_turns_with_one_slot(talk: Callable[..., Talk]) -> Non
         # Going on from 168 would need the image of the other's end, worth 16 * 802; root can do with that of 168, worth
         # 16 * 723, and reads 1248 - 653 more. Then the anchor at 192, worth 16 * 809, takes the other's after all.
         first.ask(B)
-        places = [*NOTHING, "LongAnchor 168 skipped", "ResponseReplay 300 skipped", "LongAnchor 192 captured"]
+        places = [*NOTHING, "LongAnchor 168 skipped", "LongAnchor 192 captured", "ResponseReplay 300 skipped"]
         assert first.steps() == [(313, "Root", 0, "none", places)]
         assert engine.losses.told() == [
             (3, 1, "evicted", "ResponseReplay 168"),
@@ -89,7 +89,7 @@ def test_two_sessions_take_turns_with_one_slot(talk: Callable[..., Talk]) -> Non
         assert engine.held == {4: [("ResponseReplay", 300, "d0", "d1-4 d0"), ("SessionEndpoint", 322, "d1", "d1-6")]}
         first.ask(C)
         skipped = ["SharedStablePrefix 60 skipped", "LongAnchor 168 192 300 skipped"]
-        places = [*skipped, "ResponseReplay 432 skipped", "LongAnchor 324 captured"]
+        places = [*skipped, "LongAnchor 324 captured", "ResponseReplay 432 skipped"]
         assert first.steps() == [(445, "Root", 0, "none", places)]
         second.ask(C)
         places = ["SharedStablePrefix 60 skipped", "LongAnchor 168 192 300 324 skipped", "ResponseReplay 432 captured"]
@@ -139,8 +139,8 @@ def test_two_sessions_take_turns_with_two_slots(talk: Callable[..., Talk]) -> No
         places = [
             "SharedStablePrefix 60 skipped",
             "LongAnchor 168 192 300 skipped",
-            "ResponseReplay 432 skipped",
             "LongAnchor 324 captured",
+            "ResponseReplay 432 skipped",
         ]
         assert second.steps() == [(445, "Root", 0, "none", places)]
         assert engine.losses.told() == [

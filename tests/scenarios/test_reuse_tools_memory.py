@@ -69,7 +69,7 @@ def test_two_loops_take_turns_with_one_slot(talk: Callable[..., Talk]) -> None:
         # From 1122 it would have to take the other's end, 16 * (4676 - 4370) ms dearer than its own 1122, and read
         # 4927 - 685 ms less: that is not enough.
         first.call("2", "2")
-        places = [*NOTHING, "TurnClosure 1122 skipped", "ResponseReplay 1245 skipped", "LongAnchor 1199 captured"]
+        places = [*NOTHING, "TurnClosure 1122 skipped", "LongAnchor 1199 captured", "ResponseReplay 1245 skipped"]
         assert first.steps() == [(1258, "Root", 0, "none", places)]
         assert engine.losses.told() == [
             (3, 1, "evicted", "TurnClosure 1122"),
@@ -151,6 +151,6 @@ def test_a_catalog_full_of_automatic_entries_takes_a_new_one(talk: Callable[...,
         assert engine.losses.told() == [(0, 3, "evicted", "SharedStablePrefix 1014")]
         third = Loop(engine, session="third", question="e")
         third.call("1", "1")
-        lacking = ["SharedStablePrefix 1014 skipped", TOOLS, "LongAnchor 1014 aliased", "TurnClosure 1122 captured"]
+        lacking = [TOOLS, "SharedStablePrefix 1014 skipped", "LongAnchor 1014 aliased", "TurnClosure 1122 captured"]
         assert third.steps() == [(1135, "LongAnchor", 1014, "fork", lacking)]
         assert engine.losses.told() == []

@@ -66,7 +66,7 @@ def identity(owner: Owner, replicas: Replicas) -> Outcome:
 EVICTED = Outcome((), NOTHING, (0, 0))
 
 
-class Identities(Mapping[OwnerId, Outcome]):
+class UnchangedOutcomes(Mapping[OwnerId, Outcome]):
     """Owners as they are, each worked out when it is asked for: of many, a planner looks at few."""
 
     def __init__(self, owners: Iterable[Owner], replicas: Replicas) -> None:

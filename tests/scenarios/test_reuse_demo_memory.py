@@ -160,7 +160,7 @@ def test_two_sessions_take_turns_with_one_slot_and_a_host_tier(cold: Alone) -> N
         ]
 
 
-@pytest.mark.req("OPT-3", "CAP-6")
+@pytest.mark.req("OPT-2", "CAP-6")
 def test_no_host_tier_and_no_slot(cold: Alone) -> None:
     """One image in all: it is wanted by whoever runs."""
     with demo(cold, device_state_slots=0) as engine:

@@ -155,7 +155,7 @@ def test_two_sessions_take_turns_with_two_slots(talk: Callable[..., Talk]) -> No
         }
 
 
-@pytest.mark.req("OPT-3", "DEF-4", "CAP-6")
+@pytest.mark.req("OPT-2", "DEF-4", "CAP-6")
 def test_no_host_tier_and_no_slot(talk: Callable[..., Talk]) -> None:
     """One image in all: the conversation's end stays in it, and goes on in it. A reply generated again has nothing to
     start from: the end was behind it."""

@@ -96,7 +96,7 @@ def test_main_memory_alone(talk: Callable[..., Talk]) -> None:
         ]
 
 
-@pytest.mark.req("OPT-3", "DEF-4", "CAP-6")
+@pytest.mark.req("OPT-2", "DEF-4", "CAP-6")
 def test_no_host_tier_and_no_slot(talk: Callable[..., Talk]) -> None:
     """One image in all: the loop goes on in it, and a new question, which leaves its path, starts from nothing."""
     with talk(device_state_slots=0) as engine:

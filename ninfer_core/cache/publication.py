@@ -13,6 +13,7 @@ from ninfer_core.cache.room import Need, NoRoom, Room
 from ninfer_core.cache.running import Intended, RunningRequest
 from ninfer_core.cache.split import split_cost
 from ninfer_core.cache.steps import Steps
+from ninfer_core.cache.value import Portfolio
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.contract.results import Grant
@@ -55,7 +56,7 @@ class SharedPublication:
                 continue
             if lineage.is_shared(shared.frontier):
                 chosen.append((shared, power))  # it is there: noted, and it takes no cell
-            elif portfolio.public_gain(shared.key, shared.frontier, credit=shared.declared) <= 0:
+            elif _gain(portfolio, shared) <= 0:
                 running.note(SHARED, shared.frontier, "skipped", NOBODY)
             elif power is Power.SPARE and surplus <= 0:
                 running.note(SHARED, shared.frontier, "skipped", FULL)
@@ -97,7 +98,7 @@ class SharedPublication:
             running.note(SHARED, shared.frontier, "present")
             intended.shared = None
             return False
-        gain = self._desk.portfolio().public_gain(shared.key, shared.frontier, credit=shared.declared)
+        gain = _gain(self._desk.portfolio(), shared)
         is_dear = False
         if gain > 0 and self._needs_pass(running, intended):
             is_dear = gain <= self._split(running, shared, until)
@@ -223,7 +224,7 @@ class SharedPublication:
     def _worth_less(self, shared: SharedCandidate, lineage: Lineage) -> Entry | None:
         """The entry whose place gives the largest net gain, if it is positive."""
         portfolio, spared = self._desk.portfolio(), lineage.extended
-        gain = portfolio.public_gain(shared.key, shared.frontier, credit=shared.declared)
+        gain = _gain(portfolio, shared)
         best, victim = 0.0, None
         for entry in self._books.shared:
             if entry.owner in spared or self._books.edges.protects(entry.owner):
@@ -233,3 +234,8 @@ class SharedPublication:
             if net > best:
                 best, victim = net, entry
         return victim
+
+
+def _gain(portfolio: Portfolio, shared: SharedCandidate) -> float:
+    """What it would add to the public value."""
+    return portfolio.public_gain(shared.key, shared.frontier, credit=shared.declared)

@@ -230,13 +230,18 @@ class Search:
     def is_dominated(self, node: Node, others: Iterable[Node]) -> bool:
         """Whether another identity that can be made to fit, from the same owner, takes no longer by itself and lacks no
         more: the same victims give it the same room. An estimate: what the two disposals leave may differ."""
-        mine, source = self.lack(node).need, node.option.source_owner
-        return any(
-            other.option.source_owner == source
+        rivals = [
+            other
+            for other in others
+            if other.option.source_owner == node.option.source_owner
             and (other.value, other.option.ordinal) < (node.value, node.option.ordinal)
             and other.option.ordinal in self._fitted
-            and all(need <= most for need, most in zip(self.lack(other).need, mine, strict=True))
-            for other in others
+        ]
+        if not rivals:  # as for most: what they lack need not be worked out
+            return False
+        mine = self.lack(node).need
+        return any(
+            all(need <= most for need, most in zip(self.lack(rival).need, mine, strict=True)) for rival in rivals
         )
 
     def give_up(self, option: Option) -> None:

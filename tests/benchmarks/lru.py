@@ -61,8 +61,9 @@ class LruDesk(Desk):
         self, session: AssessmentSession, option: Option, catalog: Catalog, spared: Collection[OwnerId]
     ) -> tuple[Pick | None, int]:
         """Evict the `gone` oldest, demote those up to `down`, until it fits or nobody is left."""
-        eligible = self._books.eligible([] if option.source_owner is None else [option.source_owner])
-        order = [owner for owner in self._books.ranking() if owner in eligible and owner not in spared]
+        source = [] if option.source_owner is None else [option.source_owner]
+        eligible = self._books.eligible([*spared, *source])
+        order = [owner for owner in self._books.ranking() if owner in eligible]
         domain, capacity = self._program.domain(order), self._program.geometry.capacity
         order = [owner for owner in order if owner in domain]
         has_host, gone, down, tried = capacity.host_images > 0, 0, 0, 0

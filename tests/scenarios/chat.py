@@ -15,6 +15,18 @@ Row = tuple[int, str, int, str]
 Step = tuple[int, str, int, str, list[str]]
 """The same, and what became of the request's captures: see `told`."""
 
+A, B, C, D = ("a" * 100, "b" * 100, "c" * 100, "d" * 100)
+"""Messages that take 108 tokens each in the byte vocabulary."""
+
+
+def after(talk: Talk, *steps: Step) -> Chat:
+    """A conversation whose first turns, A, B and so on, did just this."""
+    chat = Chat(talk)
+    for text, _ in zip((A, B, C, D), steps, strict=False):
+        chat.ask(text)
+    assert chat.steps() == list(steps)
+    return chat
+
 
 class Chat:
     """The last step's prompt and Completion are `prompt` and `done`, and what the steps did is kept until it is asked

@@ -22,10 +22,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenarios.chat import Chat, Step
+from tests.scenarios.chat import A, B, C, Chat, D, Step, after
 from tests.support.talk import Talk
 
-A, B, C, D = ("a" * 100, "b" * 100, "c" * 100, "d" * 100)
 SYSTEM = ["LongAnchor 60 aliased", "SharedStablePrefix 60 present"]
 """What all but the first request leave of the system message."""
 
@@ -61,18 +60,10 @@ FOURTH: Step = (
 )
 
 
-def three_turns(talk: Talk) -> Chat:
-    chat = Chat(talk)
-    for text in (A, B, C):
-        chat.ask(text)
-    assert chat.steps() == [FIRST, SECOND, THIRD]
-    return chat
-
-
 @pytest.mark.req("DEF-2", "DEF-3", "CKP-3", "STAT-1", "CAN-5")
 def test_append(talk: Callable[..., Talk]) -> None:
     with talk() as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         chat.ask(D)
         assert chat.steps() == [FOURTH]
 
@@ -81,7 +72,7 @@ def test_append(talk: Callable[..., Talk]) -> None:
 def test_regenerate_five_times(talk: Callable[..., Talk]) -> None:
     """The same prompt: from its TurnClosure, and all its places are there. It can be gone on with from each of them."""
     with talk() as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         for answer in ("v1", "v2", "v3", "v4", "v5"):
             chat.again(answer)
         same = [*SYSTEM, "LongAnchor 168 183 291 306 aliased", "TurnClosure 414 aliased"]
@@ -97,7 +88,7 @@ def test_edit_the_last_message(talk: Callable[..., Talk]) -> None:
     """From where the edited message starts, also when half of its text is the same: nothing was kept inside it. A text
     of 10 takes 18 tokens, so that reply 3 starts at 306 + 18."""
     with talk() as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         chat.edit(1, "c" * 50 + "e" * 50)
         chat.edit(1, "f" * 10)
         before = [*SYSTEM, "LongAnchor 168 183 291 306 aliased"]
@@ -111,7 +102,7 @@ def test_edit_the_last_message(talk: Callable[..., Talk]) -> None:
 def test_edit_the_first_message(talk: Callable[..., Talk]) -> None:
     """Only the system message is left: it was published for everybody, at first sight, into spare room."""
     with talk() as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         chat.edit(3, "e" * 100)
         assert chat.steps() == [(181, "SharedStablePrefix", 60, "fork", [*SYSTEM, "TurnClosure 168 captured"])]
 
@@ -121,7 +112,7 @@ def test_branch_and_return(talk: Callable[..., Talk]) -> None:
     """The second message edited, and on; back to the old branch, and on; to the new one again: each from its own last
     turn. What they have in common up to 183 is there once."""
     with talk() as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         before = list(chat.messages)
         chat.edit(2, "e" * 100)
         chat.ask(D)

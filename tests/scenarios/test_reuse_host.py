@@ -12,10 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenarios.chat import Chat, Step
+from tests.scenarios.chat import A, B, C, Chat, Step
 from tests.support.talk import Talk
 
-A, B, C = ("a" * 100, "b" * 100, "c" * 100)
 MAIN = {"device_state_slots": 0, "host_state_slots": 40, "host_kv_capacity_bytes": 1 << 22}
 SYSTEM = ["LongAnchor 60 present", "SharedStablePrefix 60 present"]
 BEHIND = ["LongAnchor 60 aliased", "SharedStablePrefix 60 present"]

@@ -16,10 +16,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenarios.chat import Chat, Step
+from tests.scenarios.chat import A, B, C, Chat, D, Step, after
 from tests.support.talk import Talk
 
-A, B, C, D = ("a" * 100, "b" * 100, "c" * 100, "d" * 100)
 MOVED = ["LongAnchor 60 present", "SharedStablePrefix 60 present"]
 """What a request that went on by Move finds of the system message."""
 FORKED = ["LongAnchor 60 aliased", "SharedStablePrefix 60 present"]
@@ -56,18 +55,10 @@ FOURTH: Step = (
 )
 
 
-def three_turns(talk: Talk) -> Chat:
-    chat = Chat(talk)
-    for text in (A, B, C):
-        chat.ask(text)
-    assert chat.steps() == [FIRST, SECOND, THIRD]
-    return chat
-
-
 @pytest.mark.req("DEF-2", "DEF-3", "CKP-3", "CAN-7", "STAT-1")
 def test_append(talk: Callable[..., Talk]) -> None:
     with talk("keeping") as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         chat.ask(D)
         assert chat.steps() == [FOURTH]
 
@@ -76,7 +67,7 @@ def test_append(talk: Callable[..., Talk]) -> None:
 def test_regenerate_five_times(talk: Callable[..., Talk]) -> None:
     """From before the reply's opener. Every reply stays a branch, which goes on from its own end."""
     with talk("keeping") as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         for answer in ("v1", "v2", "v3", "v4", "v5"):
             chat.again(answer)
         same = [*FORKED, "LongAnchor 168 192 300 324 aliased", "ResponseReplay 432 aliased"]
@@ -93,7 +84,7 @@ def test_regenerate_five_times(talk: Callable[..., Talk]) -> None:
 def test_edit_the_last_message(talk: Callable[..., Talk]) -> None:
     """From where the edited message starts, two tokens behind the end of the turn before."""
     with talk("keeping") as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         chat.edit(1, "c" * 50 + "e" * 50)
         chat.edit(1, "f" * 10)
         before = [*FORKED, "LongAnchor 168 192 300 324 aliased"]
@@ -106,7 +97,7 @@ def test_edit_the_last_message(talk: Callable[..., Talk]) -> None:
 @pytest.mark.req("CAN-3", "CAN-5")
 def test_edit_the_first_message(talk: Callable[..., Talk]) -> None:
     with talk("keeping") as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         chat.edit(3, "e" * 100)
         assert chat.steps() == [(181, "SharedStablePrefix", 60, "fork", [*FORKED, "ResponseReplay 168 captured"])]
 
@@ -115,7 +106,7 @@ def test_edit_the_first_message(talk: Callable[..., Talk]) -> None:
 def test_branch_and_return(talk: Callable[..., Talk]) -> None:
     """Editing forks an anchor and leaves the conversation as it is: both branches go on from their ends."""
     with talk("keeping") as engine:
-        chat = three_turns(engine)
+        chat = after(engine, FIRST, SECOND, THIRD)
         before = list(chat.messages)
         chat.edit(2, "e" * 100)
         chat.ask(D)

@@ -14,10 +14,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenarios.chat import Chat, Step
+from tests.scenarios.chat import A, B, C, Chat, Step
 from tests.support.talk import Talk
 
-A, B, C = ("a" * 100, "b" * 100, "c" * 100)
 NOTHING = ["LongAnchor 60 skipped", "SharedStablePrefix 60 skipped"]
 """There is room for the turn's own checkpoint alone; later it lies before the reuse base, and nobody has it."""
 

@@ -16,10 +16,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.scenarios.chat import Chat, Step
+from tests.scenarios.chat import A, B, C, Chat, Step
 from tests.support.talk import Talk
 
-A, B, C = ("a" * 100, "b" * 100, "c" * 100)
 NOTHING = ["LongAnchor 60 skipped", "SharedStablePrefix 60 skipped"]
 FIRST: Step = (181, "Root", 0, "none", [*NOTHING, "ResponseReplay 168 captured"])
 

@@ -108,6 +108,16 @@ class Budget:
             self._paused_at = self._clock()
 
     @contextmanager
+    def mandatory(self) -> Iterator[None]:
+        """What is done whatever the budget takes nothing of its time, and is no operation of the search (PLAN-3)."""
+        elapsed = self._clock() - self._began
+        try:
+            yield
+        finally:
+            self._last = self._clock()
+            self._began = self._last - elapsed
+
+    @contextmanager
     def unhurried(self) -> Iterator[None]:
         """For a construction that must not be left half done: targets and work are counted, time is not."""
         timed, self._timed = self._timed, False
@@ -115,7 +125,3 @@ class Budget:
             yield
         finally:
             self._timed = timed
-
-    def resume(self) -> None:
-        """Mandatory work was done: it does not count as an operation of the search."""
-        self._last = self._clock()

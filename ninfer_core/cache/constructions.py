@@ -7,27 +7,18 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from enum import Enum
 
-from ninfer_core.cache.budget import LEAST_GAIN_NS, Budget, Stop
+from ninfer_core.cache.budget import Budget, Stop
 from ninfer_core.cache.domain import Option
-from ninfer_core.cache.graph import Vertex
 from ninfer_core.cache.lack import Lack
-from ninfer_core.cache.move import Move
+from ninfer_core.cache.move import Move, by_rate
 from ninfer_core.cache.node import Chosen, Node
+from ninfer_core.cache.relenting import SLIGHT_NS, Relenting
 from ninfer_core.cache.search import Search
 from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 
 MOST_REPAIRS = 16
 """Targets that one mandatory construction may assess on each course."""
-
-MOST_NEARBY = 40
-"""End states of one owner, about, that are looked at where the cheapest steps do not cover what is missing."""
-
-MOST_TOGETHER = 12
-"""Owners of a target of which each is weighed beside all others."""
-
-SLIGHT_NS = 4 * LEAST_GAIN_NS
-"""A loss for which no other construction is tried: one looks at several targets."""
 
 
 class Course(Enum):
@@ -50,6 +41,7 @@ class Constructions:
 
     def __init__(self, search: Search) -> None:
         self._search = search
+        self._relenting = Relenting(search)
         self._dived: set[tuple[int, Course]] = set()
         self._entangled: set[int] = set()
 
@@ -86,6 +78,7 @@ class Constructions:
             return False
         if self._search.best is node:
             yield from self._take_back(option)
+            yield from self._relenting.of(self._search.best, Budget(MOST_REPAIRS, None))
         return True
 
     def _take_back(self, option: Option) -> Steps[None]:
@@ -126,8 +119,8 @@ class Constructions:
     def dive(
         self, start: Node, budget: Budget, course: Course = Course.STEEP, *, patient: bool = False
     ) -> Steps[Stop | None]:
-        """From an infeasible target, steps until one is adoptable; then every sacrifice that turns out not to be needed
-        is taken back. Program's exact word on each complete target drives the next (PLAN-6).
+        """From an infeasible target, steps until one is adoptable; then what it gives up without need is taken back
+        (Relenting). Program's exact word on each complete target drives the next (PLAN-6).
 
         Args:
             patient: no clock until something fits: half a construction is worth nothing.
@@ -161,7 +154,7 @@ class Constructions:
                 if isinstance(found, Stop):
                     return found
                 node = found
-        return (yield from self._relented(node, budget, all_of_it=course is Course.WARY))
+        return (yield from self._relenting.of(node, budget, all_of_it=course is Course.WARY))
 
     def has_dived(self, start: Node, course: Course) -> bool:
         """Whether this course was taken for its option: it would come to the same."""
@@ -188,13 +181,13 @@ class Constructions:
             if best is None:
                 if moved:
                     break  # nothing more is known to help: what is short of now, Program says
-                best = min(moves, key=_order)
+                best = min(moves, key=by_rate)
             owner = best.vertex.owner
             chosen[owner] = best.vertex
             lack, moved = lack.without(best.relief), True
             if course is Course.WARY:
                 yield
-                guide.look(search.sole(option, chosen))
+                guide.look(search.sole(option, chosen), chosen)
                 yield
                 moves = guide.moves(chosen, lack, search.licensed, wide=search.wide, joint=True)
                 continue
@@ -203,85 +196,6 @@ class Constructions:
                 move.share = lack.share(move.relief)
             moves += guide.moves_of(best.vertex, lack, search.licensed)
         return chosen if moved else None
-
-    def _relented(self, node: Node, budget: Budget, *, all_of_it: bool) -> Steps[Stop | None]:
-        """Take back what is not needed, the largest sacrifice first.
-
-        Args:
-            all_of_it: also what costs nothing: a wary course begins with that. Otherwise the slightest are not worth a
-                look.
-        """
-        search, option = self._search, node.option
-        losses = yield from search.losses(node, most=MOST_TOGETHER)
-        dearest = sorted(node.chosen.values(), key=lambda v: (-losses[v.owner], v.number))
-        for vertex in dearest:
-            loss = losses[vertex.owner]
-            if loss <= LEAST_GAIN_NS and not (search.wide or all_of_it):
-                break
-            fewer = {owner: other for owner, other in node.chosen.items() if owner != vertex.owner}
-            found = yield from search.tried(option, fewer, budget, loss)
-            if isinstance(found, Stop):
-                return found
-            if found.adoptable and found.value <= node.value:
-                node = found
-                continue
-            if loss > SLIGHT_NS and vertex.evicted and not found.adoptable:
-                stop = yield from self._spared(found, vertex, loss, budget)
-                if stop is not None:
-                    return stop
-        return None
-
-    def _spared(self, without: Node, evicted: Vertex, loss: float, budget: Budget) -> Steps[Stop | None]:
-        """Where an owner cannot be kept whole: as much of it as there is room for.
-
-        Args:
-            loss: of its eviction, in nanoseconds, beside all others that the target changes.
-
-        Returns:
-            Why it stopped early; None when it came to its end.
-        """
-        search, option, node = self._search, without.option, without
-        vertex = search.graph.identity(evicted.owner)
-        while not node.adoptable:
-            further = yield from self._milder(node, vertex, loss)
-            if further is None or further is vertex:
-                return None
-            vertex, chosen = further, {**without.chosen, further.owner: further}
-            found = yield from search.tried(option, chosen, budget, loss - search.loss(option, further))
-            if isinstance(found, Stop):
-                return found
-            node = found
-        return None
-
-    def _milder(self, node: Node, vertex: Vertex, most: float) -> Steps[Vertex | None]:
-        """One owner's end state that seems to cover what is missing and loses less than most, its eviction: by the
-        cheapest steps, or, where they do not lead there, the cheapest of those nearby; None when there is none, or none
-        can be."""
-        guide, missing, at = self._search.guide_at(node), self._search.lack(node), vertex
-        if not guide.may_cover(vertex, missing):
-            return None
-        lack = missing
-        while lack:
-            yield
-            moves = guide.moves_of(at, lack, None)
-            helping = [move for move in moves if move.share > 0 and not move.vertex.evicted]
-            if not helping:
-                break
-            best = min(helping, key=_order)
-            at, lack = best.vertex, lack.without(best.relief)
-        if not lack and self._search.loss(node.option, at) < most:
-            return at
-        cheapest, found = None, [vertex]
-        for other in found:  # the nearest first
-            yield
-            if len(found) < MOST_NEARBY:
-                found += [s for s in self._search.graph.steps(other) if not s.evicted and s not in found]
-            if missing.without(guide.relief(vertex, other)):
-                continue
-            loss = self._search.loss(node.option, other)
-            if loss < most:
-                cheapest, most = other, loss
-        return cheapest
 
 
 def _priced(moves: Sequence[Move]) -> Steps[None]:
@@ -300,10 +214,4 @@ def _best(moves: Sequence[Move], lack: Lack, course: Course) -> Move | None:
         free = [move for move in moves if move.share <= 0 < lack.share(move.most) and move.change <= 0]
         helping = free or helping
     milder = [move for move in helping if not move.vertex.evicted] if course is Course.GENTLE else []
-    return min(milder or helping, key=_order, default=None)
-
-
-def _order(move: Move) -> tuple[float, float, int]:
-    """By predicted loss for what it relieves; a step that relieves nothing by itself comes last (TGT-5)."""
-    change, share = move.change, move.share
-    return change / share if share > 0 else math.inf, change, move.vertex.number
+    return min(milder or helping, key=by_rate, default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Generic, TypeVar
 
 from ninfer_core.cache.budget import Budget, Clock
@@ -47,7 +47,7 @@ class Deliberation(Generic[T]):
         if self._abandoned:
             raise RuntimeError("the deliberation was abandoned")
         began = self._clock()
-        with nullcontext() if self._budget is None else self._budget.running():
+        with self._counted():
             try:
                 self.waits = bool(next(self._steps))
                 while not self.waits and (most_ns is None or self._clock() - began < most_ns):
@@ -61,5 +61,9 @@ class Deliberation(Generic[T]):
     def abandon(self) -> None:
         """Nobody wants the result any more."""
         self._abandoned = True
-        with suppress(Abandoned, StopIteration):
+        with self._counted(), suppress(Abandoned, StopIteration):
             self._steps.throw(Abandoned())
+
+    def _counted(self) -> AbstractContextManager[None]:
+        """A piece of the budget's time."""
+        return nullcontext() if self._budget is None else self._budget.running()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
 
 from ninfer_core.cache.graph import OutcomeGraph, Vertex
 from ninfer_core.cache.lack import HOST_AXES, Amounts, Lack, relief
@@ -15,7 +17,7 @@ from ninfer_core.cache.objective import Objective
 from ninfer_core.cache.steps import Steps
 from ninfer_core.contract.ids import OwnerId
 from ninfer_core.program.ledger.geometry import Geometry
-from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.ledger.objects import NOTHING, Replicas
 from ninfer_core.program.planning.outcome import EVICTED
 
 
@@ -55,6 +57,7 @@ class Exchange:
         self._evicted: list[OwnerId] = []
         self._moved: dict[OwnerId, Vertex] = {}
         self._lost = 0.0
+        self._ahead = NOTHING
         self._demotions: dict[OwnerId, tuple[Vertex, Amounts]] = {}
         self._evictions: dict[int, Amounts] = {}
 
@@ -80,6 +83,7 @@ class Exchange:
             after, given = self._demotion(owner)
             if _helps(given, lack):
                 self._moved[owner] = after
+                self._ahead |= after.outcome.wants
                 return given
         return None
 
@@ -87,8 +91,11 @@ class Exchange:
         """An owner on Host, and what that gives back."""
         found = self._demotions.get(owner)
         if found is None:
-            before, after = self._graph.identity(owner), self._graph.on_host(owner)
-            found = self._demotions[owner] = (after, self._relief(before, after))
+            after = self._graph.on_host(owner)
+            found = self._demotions[owner] = (after, self._relief(self._graph.identity(owner), after))
+        after, wants, ahead = found[0], found[0].outcome.wants, self._ahead
+        if wants.host_images & ahead.host_images or wants.host_pages & ahead.host_pages:
+            return after, self._relief(self._graph.identity(owner), after)
         return found
 
     def _evict(self, lack: Lack, licensed: frozenset[OwnerId] | None) -> Amounts | None:
@@ -106,7 +113,8 @@ class Exchange:
             else:
                 found = given
                 self._evicted.append(owner)
-                self._moved.pop(owner, None)
+                if self._moved.pop(owner, None) is not None:
+                    self._ahead = reduce(or_, [vertex.outcome.wants for vertex in self._moved.values()], NOTHING)
                 self._lost = self._together(self._evicted)
         for item in aside:
             heapq.heappush(self._waiting, item)
@@ -125,7 +133,7 @@ class Exchange:
 
     def _relief(self, before: Vertex, after: Vertex) -> Amounts:
         cell = after.evicted and after.owner in self._cell_owners
-        return relief(before.outcome, after.outcome, self._held, self._geometry, cell=cell)
+        return relief(before.outcome, after.outcome, self._held, self._geometry, cell=cell, ahead=self._ahead)
 
     def _share(self, vertex: Vertex) -> float:
         """What an owner needs, as a share of what both tiers hold together."""

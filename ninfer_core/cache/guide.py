@@ -20,7 +20,8 @@ from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.target import Source, Target, source_of
 
 SHORTLIST = 5
-"""Owners whose steps are looked at in one expansion, cheapest first; the others stay reachable by later expansions."""
+"""Owners whose steps are looked at in one expansion, or that may make room for another, cheapest first; the others
+stay reachable by later expansions."""
 
 FREE_ENDS = 2
 """Besides, where Device images are missing, owners that have a checkpoint whose loss costs nothing: to evict the whole
@@ -37,7 +38,8 @@ class Guide:
     Attributes:
         untouched: what single owners hold while nobody is degraded.
         sole: the same in the target that is looked at.
-        leaving: what of it leaves Device where its owner lets go: not what becomes the sequence's own.
+        leaving: what of untouched leaves Device where its owner lets go: not what becomes the sequence's own.
+        ahead: the Host replicas that the degraded owners of the target that is looked at wish.
     """
 
     def __init__(
@@ -60,10 +62,12 @@ class Guide:
         self.untouched = self.sole = session.sole(target)
         self._kept = _objects_of(source_of(target))
         self.leaving = self.sole.without(self._kept)
+        self.ahead = NOTHING
         # Objects that the target looked at makes somebody's own, or no longer.
         self._images = self._pages = 0
         self._source = option.source_owner
         self._entries = domain.entries
+        self._with_free_ends = {owner for owner in self._owners if domain.entries[owner].unreachable}
         self._steps: dict[int, list[_Step]] = {}
         images, pages = geometry.image_ids, (1 << geometry.pools[-1].mask.bit_length()) - 1
         self._any = Replicas(images, images, pages, pages)
@@ -75,12 +79,15 @@ class Guide:
         worths, cells = self._evictions.worths, self._cell_owners
         return Exchange(self._geometry, self._objective, self._graph, self._owners, worths, cells, self._any)
 
-    def look(self, sole: Replicas) -> None:
+    def look(self, sole: Replicas, chosen: Mapping[OwnerId, Vertex]) -> None:
         """Another target is looked at."""
-        was = self.untouched
-        self.sole, self.leaving = sole, sole.without(self._kept)
-        self._images = sole.device_images ^ was.device_images | sole.host_images ^ was.host_images
-        self._pages = sole.device_pages ^ was.device_pages | sole.host_pages ^ was.host_pages
+        was, images, pages = self.untouched, 0, 0
+        for vertex in chosen.values():
+            images |= vertex.outcome.wants.host_images
+            pages |= vertex.outcome.wants.host_pages
+        self.sole, self.ahead = sole, Replicas(host_images=images, host_pages=pages) if images or pages else NOTHING
+        self._images = images | sole.device_images ^ was.device_images | sole.host_images ^ was.host_images
+        self._pages = pages | sole.device_pages ^ was.device_pages | sole.host_pages ^ was.host_pages
 
     def is_entangled(self, vertex: Vertex) -> bool:
         """Whether others, whoever they are, hold some of what an owner wishes: its steps free less than they say."""
@@ -141,7 +148,25 @@ class Guide:
     def relief(self, before: Vertex, after: Vertex, held: Replicas | None = None) -> Amounts:
         """What going from one end state of an owner to another gives back."""
         cell = after.evicted and after.owner in self._cell_owners
-        return relief(before.outcome, after.outcome, self.sole if held is None else held, self._geometry, cell=cell)
+        sole = self.sole if held is None else held
+        return relief(before.outcome, after.outcome, sole, self._geometry, cell=cell, ahead=self.ahead)
+
+    def instead(
+        self, chosen: Mapping[OwnerId, Vertex], lack: Lack, licensed: frozenset[OwnerId] | None, most: float
+    ) -> Iterator[tuple[Vertex, Lack]]:
+        """Evictions of owners that a target leaves alone, each with what is missing after it: of those that look
+        cheapest the ones that give something back and look as if they lost less than most."""
+        worths = self._evictions.worths
+        others = (
+            owner
+            for owner in self.cheapest_first(lack)
+            if owner not in chosen and worths[owner] < most and (licensed is None or owner in licensed)
+        )
+        for owner in itertools.islice(others, SHORTLIST):
+            vertex = self._graph.evicted(owner)
+            given = self.relief(self._graph.identity(owner), vertex)
+            if lack.share(given) > 0:
+                yield vertex, lack.without(given)
 
     def may_cover(self, vertex: Vertex, lack: Lack) -> bool:
         """Whether some end state of the owner below this one, its eviction aside, may give back what is missing, as
@@ -152,11 +177,13 @@ class Guide:
     def _may_keep(self, vertex: Vertex, checkpoint: Checkpoint, lack: Lack) -> bool:
         """Whether that may be so with one checkpoint kept: whatever else is kept frees less. It stays where it lies, or
         as much of it goes to Host as has to."""
-        had, sole, geometry = vertex.outcome.wants, self.sole, self._geometry
+        had, sole, ahead, geometry = vertex.outcome.wants, self.sole, self.ahead, self._geometry
         alone = Outcome.in_place((checkpoint,), had)
         held = alone.wants
         if held.device_images & held.host_images or held.device_pages & held.host_pages:
             return True  # one of two copies goes for nothing
+        if held.device_images & ahead.host_images or held.device_pages & ahead.host_pages:
+            return True  # and what is on its way to Host anyway
         images, host_images, host_bytes, cell, *pages = lack.without(
             relief(vertex.outcome, alone, sole, geometry, cell=False)
         ).need
@@ -177,16 +204,16 @@ class Guide:
         if everyone:
             return list(left)
         found = list(itertools.islice(left, SHORTLIST))
-        if lack.need[DEVICE_IMAGES] > 0:
+        if lack.need[DEVICE_IMAGES] > 0 and self._with_free_ends:
             others = (owner for owner in left if self._has_free_end(owner, chosen))
             found += itertools.islice(others, FREE_ENDS)
         return found
 
     def _has_free_end(self, owner: OwnerId, chosen: Mapping[OwnerId, Vertex]) -> bool:
         """Whether an owner has a checkpoint whose loss costs nothing (VAL-9) and gives its image back."""
-        unreachable = self._entries[owner].unreachable
-        if not unreachable:
+        if owner not in self._with_free_ends:
             return False
+        unreachable = self._entries[owner].unreachable
         kept = (chosen.get(owner) or self._graph.identity(owner)).outcome.kept
         images = self.sole.device_images
         return any(c.ref in unreachable and c.image_mask & images for c in kept)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.geometry import Geometry
-from ninfer_core.program.ledger.objects import Replicas
+from ninfer_core.program.ledger.objects import NOTHING, Replicas
 from ninfer_core.program.planning.outcome import Outcome
 from ninfer_core.program.planning.projection import Projection
 
@@ -57,11 +57,20 @@ class Lack(Struct, frozen=True):
         return total
 
 
-def relief(before: Outcome, after: Outcome, sole: Replicas, geometry: Geometry, *, cell: bool) -> Amounts:
+def relief(
+    before: Outcome,
+    after: Outcome,
+    sole: Replicas,
+    geometry: Geometry,
+    *,
+    cell: bool,
+    ahead: Replicas = NOTHING,
+) -> Amounts:
     """What going from one end state of an owner to another frees, by what the owner alone holds; negative is taken.
 
     Args:
         sole: the replicas that only one owner wishes.
+        ahead: Host replicas that another owner wishes anyway: they take no room twice.
         cell: it frees a publication cell.
     """
     had, has = before.wants, after.wants
@@ -69,9 +78,11 @@ def relief(before: Outcome, after: Outcome, sole: Replicas, geometry: Geometry, 
     device_pages = minus(had.device_pages, has.device_pages) & sole.device_pages
     host_images = host_bytes = 0
     if had.host_images or has.host_images:
-        lost, made = minus(had.host_images, has.host_images), minus(has.host_images, had.host_images)
+        lost = minus(had.host_images, has.host_images)
+        made = minus(has.host_images, had.host_images | ahead.host_images)
         host_images = (lost & sole.host_images).bit_count() - made.bit_count()
     if had.host_pages or has.host_pages:
-        lost, made = minus(had.host_pages, has.host_pages), minus(has.host_pages, had.host_pages)
+        lost = minus(had.host_pages, has.host_pages)
+        made = minus(has.host_pages, had.host_pages | ahead.host_pages)
         host_bytes = geometry.bytes_of(lost & sole.host_pages) - geometry.bytes_of(made)
     return (device_images, host_images, host_bytes, int(cell), *geometry.per_pool(device_pages))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ class Move(Struct, eq=False):
     Attributes:
         vertex: where it leads.
         before: where it starts.
-        price: predicts the loss of an end state, beside the target that the guide looks at when it is first asked.
+        price: predicts the loss of an end state by itself.
         relief: what it gives back.
         share: the same as a share of what is missing: kept up to date while a construction covers it.
         most: what it gives back at most, once others that hold the same objects have let go of them (TGT-5): told of
@@ -41,3 +42,10 @@ class Move(Struct, eq=False):
         if self._change is None:
             self._change = self.price(self.vertex) - self.price(self.before)
         return self._change
+
+
+def by_rate(move: Move) -> tuple[float, float, int]:
+    """Order of moves: by predicted loss for what they relieve; a step that relieves nothing by itself comes last
+    (TGT-5)."""
+    change, share = move.change, move.share
+    return change / share if share > 0 else math.inf, change, move.vertex.number

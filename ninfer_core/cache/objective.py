@@ -77,21 +77,21 @@ class Objective:
             self._bases[option.ordinal] = base
         return base
 
-    def predict(self, vertex: Vertex, sole: Replicas) -> float:
-        """What this owner's end state alone would add to J. An estimate: it is worked out once, for whoever asks first.
+    def predict(self, vertex: Vertex, leaving: Replicas) -> float:
+        """What this owner's end state alone would add to J. An estimate, worked out once: for whichever option asks.
 
         Args:
-            sole: the replicas that only one owner wishes, in the target that is looked at.
+            leaving: what leaves Device where its owner alone lets go of it.
         """
         if vertex.loss is None:
-            vertex.loss = self.together({vertex.owner: vertex.outcome}, sole)
+            vertex.loss = self.together({vertex.owner: vertex.outcome}, leaving)
         return vertex.loss
 
-    def together(self, outcomes: Mapping[OwnerId, Outcome], sole: Replicas, gone: Refs = NONE) -> float:
+    def together(self, outcomes: Mapping[OwnerId, Outcome], leaving: Replicas, gone: Refs = NONE) -> float:
         """What these end states would add to J beside each other. An estimate.
 
         Args:
-            sole: as in `predict`.
+            leaving: as in `predict`.
             gone: checkpoints that are no part of the portfolio any more (VAL-8).
         """
         dead = [*gone]
@@ -101,8 +101,8 @@ class Objective:
             had, has = self._domain.outcomes[owner].wants, outcome.wants
             dead += self._deleted(owner, outcome)
             if outcome.kept:
-                images |= minus(had.device_images, has.device_images) & sole.device_images
-                pages |= minus(had.device_pages, has.device_pages) & sole.device_pages
+                images |= minus(had.device_images, has.device_images) & leaving.device_images
+                pages |= minus(had.device_pages, has.device_pages) & leaving.device_pages
             copying += self._copying(had, has)
         end = self._portfolio.alone(dead, images, pages)
         return copying + self._portfolio.future_loss(outcomes, end, self._now_base(gone))

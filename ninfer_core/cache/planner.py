@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -62,10 +63,11 @@ class Planner:
         """
         search = self._search
         identities: list[Node] = []
-        for number, option in enumerate(options):
-            if number:  # one identity is a piece; none of them is left out (PLAN-2)
-                yield
-            identities += search.identities(option)
+        with budget.mandatory():
+            for number, option in enumerate(options):
+                if number:  # one identity is a piece; none of them is left out (PLAN-2)
+                    yield
+                identities += search.identities(option)
         root = identities[-1]
         short = [node for node in identities if not node.adoptable]
         if root.readiness is Readiness.PERMANENTLY_INFEASIBLE:
@@ -73,16 +75,16 @@ class Planner:
         if not (short or self._wide) or not self._domain.outcomes:
             return self._chosen(options, root, Stop.NO_PRESSURE)
         yield
-        licensed: frozenset[OwnerId] | None = None
-        if ranking is not None:
-            licensed = frozenset()
-            if search.best is None:
-                licensed = yield from climb(search, [node.option for node in identities], ranking)
-            if licensed is not None:
-                search.restrict(licensed)
-        if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
-            yield from self._mandatory(identities[:-1], root)
-        budget.resume()
+        with budget.mandatory():
+            licensed: frozenset[OwnerId] | None = None
+            if ranking is not None:
+                licensed = frozenset()
+                if search.best is None:
+                    licensed = yield from climb(search, [node.option for node in identities], ranking)
+                if licensed is not None:
+                    search.restrict(licensed)
+            if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
+                yield from self._mandatory(identities[:-1], root)
         stop = yield from self._optional(identities if self._wide else short, budget)
         return self._chosen(options, root, stop)
 
@@ -131,8 +133,8 @@ class Planner:
                     continue  # and is not what patience is for
                 stop = yield from self._constructions.dive(node, budget, course, patient=first)
                 first = False
-                if stop is not None:
-                    return stop
+                if stop is not None and budget.stop(math.inf) is not None:
+                    return stop  # otherwise only the last promise was too small for the time that is left
         return (yield from search.explore(short, budget))
 
     def _chosen(self, options: Sequence[Option], root: Node, stop: Stop) -> Choice:

@@ -121,7 +121,7 @@ class Search:
     def guide_at(self, node: Node) -> Guide:
         """The option's guide, with this target before its eyes."""
         guide = self.guide(node.option)
-        guide.look(self._session.sole(node.target) if node.chosen else guide.untouched)
+        guide.look(self._session.sole(node.target) if node.chosen else guide.untouched, node.chosen)
         return guide
 
     def sole(self, option: Option, chosen: Chosen) -> Replicas:
@@ -147,7 +147,7 @@ class Search:
         if surprise <= LEAST_GAIN_NS or len(losses) > most:
             return losses
         yield
-        leaving, gone = self.guide_at(node).leaving, node.option.base_dead | node.option.lost
+        leaving, gone = self.guide(node.option).leaving, node.option.base_dead | node.option.lost
         outcomes = node.target.outcomes
         whole = self._objective.together(outcomes, leaving, gone)
         for owner in losses:

@@ -30,6 +30,12 @@ from tests.cache.test_planner_brute import default_budget, enumerate_all, proble
         (201126, "two milliseconds to be gained are worth some targets more than the first window holds"),
         (500555, "the second dearest is kept in part where the dearest cannot be"),
         (100786, "and a construction that was begun is worth the whole window"),
+        (401282, "the part that is kept lies deep below, and what promises more than it does not fit"),
+        (701212, "another part is kept than the one that the steepest steps lead to"),
+        (41000074, "another gives way: it costs nothing, and is none of those that were released together"),
+        (41001805, "another gives way, and a part as well"),
+        (41002130, "what two owners hold takes room on Host only once"),
+        (41001024, "and may be kept by both in part"),
     ],
 )
 def test_problems_that_were_answered_badly_once(seed: int, why: str) -> None:

@@ -122,6 +122,12 @@ def test_what_ran_between_two_pieces_is_no_time_of_its_own() -> None:
     assert deliberation.done and spent == [10, 20, 30, 40, 40], "the last piece found nothing left to do"
 
 
+def timed() -> tuple[FakeClock, Budget]:
+    """A budget whose first window is 1,000."""
+    clock = FakeClock()
+    return clock, Budget(100, 4_000, clock=clock)
+
+
 def stopped(budget: Budget) -> bool:
     """Whether its first window, a quarter of its time, has gone."""
     return budget.stop(1.0) is Stop.TIME_BUDGET
@@ -129,8 +135,7 @@ def stopped(budget: Budget) -> bool:
 
 @pytest.mark.req("PLAN-8")
 def test_a_budget_in_pieces_counts_the_time_within_them_only() -> None:
-    clock = FakeClock()
-    budget = Budget(100, 4_000, clock=clock)  # a window of 1,000
+    clock, budget = timed()
     clock.passes(10**9)
     for piece in range(4):
         with budget.running():
@@ -146,8 +151,7 @@ def test_a_budget_in_pieces_counts_the_time_within_them_only() -> None:
 @pytest.mark.req("PLAN-8")
 def test_a_pause_is_not_taken_for_a_slow_operation() -> None:
     """An operation that is predicted not to fit is not begun: the prediction knows nothing of what ran in between."""
-    clock = FakeClock()
-    budget = Budget(100, 4_000, clock=clock)
+    clock, budget = timed()
     with budget.running():
         clock.passes(100)
         budget.spent()
@@ -162,10 +166,71 @@ def test_a_pause_is_not_taken_for_a_slow_operation() -> None:
         assert stopped(budget)
 
 
+@pytest.mark.req("PLAN-3", "PLAN-8")
+def test_mandatory_work_takes_nothing_of_the_time_nor_is_it_a_slow_operation() -> None:
+    clock, budget = timed()
+    clock.passes(100)
+    with pytest.raises(MemoryError), budget.mandatory():  # however it ends
+        clock.passes(10**9)
+        raise MemoryError
+    clock.passes(100)
+    budget.spent()
+    clock.passes(700)
+    assert not stopped(budget), "900, and 100 more are expected"
+    clock.passes(1)
+    assert stopped(budget)
+
+
+@pytest.mark.req("PLAN-8")
+def test_mandatory_work_in_pieces_is_left_out_once() -> None:
+    clock, budget = timed()
+
+    def steps() -> Steps[None]:
+        clock.passes(300)
+        yield
+        with budget.mandatory():
+            clock.passes(5_000)
+            yield
+            clock.passes(7_000)
+        yield
+        clock.passes(700)
+
+    planning = Deliberation(steps(), clock, budget)
+    while not planning.go_on(1):
+        clock.passes(10**9)
+    with budget.running():
+        assert not stopped(budget)
+        clock.passes(1)
+        assert stopped(budget), "1,000 of the first window had gone"
+
+
+@pytest.mark.req("PLAN-7", "PLAN-8")
+def test_what_is_abandoned_in_mandatory_work_gives_no_time_back() -> None:
+    """The revision advanced while rows decoded: the same budget goes on with a planning that begins anew."""
+    clock, budget = timed()
+
+    def steps() -> Steps[None]:
+        clock.passes(900)
+        yield
+        with budget.mandatory():
+            clock.passes(5_000)
+            yield
+
+    planning = Deliberation(steps(), clock, budget)
+    assert not planning.go_on(1) and not planning.go_on(1)
+    clock.passes(10**9)
+    planning.abandon()
+    clock.passes(10**9)
+    with budget.running():
+        clock.passes(100)
+        assert not stopped(budget)
+        clock.passes(1)
+        assert stopped(budget)
+
+
 @pytest.mark.req("PLAN-8")
 def test_a_piece_that_raises_is_counted_too() -> None:
-    clock = FakeClock()
-    budget = Budget(100, 4_000, clock=clock)
+    clock, budget = timed()
     with pytest.raises(MemoryError), budget.running():
         clock.passes(600)
         raise MemoryError
@@ -180,8 +245,7 @@ def test_a_piece_that_raises_is_counted_too() -> None:
 @pytest.mark.req("PLAN-8")
 def test_a_deliberation_takes_its_budgets_time_within_its_pieces_only() -> None:
     """Steps that look at their budget as the search does: they stop when their own work has used it up."""
-    clock = FakeClock()
-    budget = Budget(100, 4_000, clock=clock)
+    clock, budget = timed()
 
     def look() -> Steps[int]:
         looked = 0

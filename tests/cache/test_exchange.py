@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from ninfer_core.cache.budget import Budget
+from ninfer_core.cache.lack import HOST_AXES, Lack
 from ninfer_core.cache.retention import Retention
-from ninfer_core.contract.ids import LogicalPage
+from ninfer_core.cache.steps import whole
+from ninfer_core.contract.ids import LogicalPage, OwnerId
 from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.ledger.objects import Extent, Replicas
 from tests.cache.test_planner import Shelf, build, evicted, root
@@ -37,6 +39,35 @@ def full_tiers() -> Problem:
     world = replace(made.world, geometry=geometry, replicas=have, extents=tuple(extents), arena=arena)
     assert world.used() == capacity
     return replace(made, world=world)
+
+
+@pytest.mark.req("TGT-5", "CAP-8")
+def test_what_two_hold_takes_room_on_host_once() -> None:
+    """Four pages are missing, and Host has room for four: both that hold the same four go there, and nobody is lost."""
+    problem = build([Shelf(4), Shelf(alias=0), Shelf(1, Retention.LIVE_SESSION)], Vector(9, 4, (6,), 400), [root(4)])
+    search = problem.planner().planner._search
+    (node,) = search.identities(problem.options[0])
+    exchange = search.guide(node.option).exchange()
+    for chosen in ({0}, {0, 1}):
+        found = whole(exchange.further(search.lack(node), None))
+        assert found is not None and set(found) == chosen and not any(vertex.evicted for vertex in found.values())
+        node = search.assess(node.option, found)
+    assert node.adoptable
+
+
+@pytest.mark.req("TGT-5", "CAP-8")
+def test_who_was_moved_and_then_goes_takes_nothing_to_host_for_others() -> None:
+    problem = build([Shelf(4), Shelf(alias=0)], Vector(9, 4, (6,), 400), [root(4)])
+    search = problem.planner().planner._search
+    (node,) = search.identities(problem.options[0])
+    exchange = search.guide(node.option).exchange()
+    alone = exchange._demotion(OwnerId(1))[1]
+    assert whole(exchange.further(search.lack(node), None)) is not None
+    beside = exchange._demotion(OwnerId(1))[1]
+    host_bytes = HOST_AXES[1]
+    assert (alone[host_bytes], beside[host_bytes]) == (-400, 0)
+    assert whole(exchange.further(Lack((0, 0, 1, 0, 0)), None)) == {OwnerId(0): search.graph.evicted(OwnerId(0))}
+    assert exchange._demotion(OwnerId(1))[1] == alone
 
 
 @pytest.mark.req("TGT-5", "PLAN-6", "VAL-4")

@@ -19,7 +19,7 @@ from ninfer_core.cache.cost import SATURATED_NS, CostModel, PrefillCost, Transfe
 from ninfer_core.cache.planner import Choice
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.planning.target import Target
-from tests.cache.test_planner_brute import ASSESSMENT_NS, Ticking, problems, verified, why_none
+from tests.cache.test_planner_brute import ASSESSMENT_NS, Simulated, problems, verified, why_none
 from tests.support.naive_value import Naive
 from tests.support.portfolios import Problem, ProblemMaker, WorldProgram
 
@@ -39,16 +39,16 @@ def worked_out(rng: random.Random) -> Budget:
 
 
 def no_time(rng: random.Random) -> Budget:
-    return Budget(MANY, 0, clock=Ticking())
+    return Simulated(MANY, 0)
 
 
 def little_time(rng: random.Random) -> Budget:
     """From less than one look takes to a few of them, shared with up to seven others."""
-    return Budget(MANY, rng.randint(1, 30 * ASSESSMENT_NS), rng.randint(0, 7), Ticking())
+    return Simulated(MANY, rng.randint(1, 30 * ASSESSMENT_NS), rng.randint(0, 7))
 
 
 def few_targets(rng: random.Random) -> Budget:
-    return Budget(rng.randint(2, 6), rng.choice([None, 20 * ASSESSMENT_NS]), clock=Ticking())
+    return Simulated(rng.randint(2, 6), rng.choice([None, 20 * ASSESSMENT_NS]))
 
 
 def asks_too_much(rng: random.Random) -> Budget:

@@ -83,8 +83,8 @@ FILES_OF = {
 }
 STATUS = {
     "0": "Success. Also when the reader of a pipe has closed it.",
-    "1": "Something failed at run time.",
-    "2": "Wrong usage: an option, a file or a message that cannot be.",
+    "1": "Something failed at run time: a model or a session is missing or damaged, memory or disk are too small.",
+    "2": "Wrong usage: an option, an attached file or a message that cannot be.",
     "130": "Interrupted with Ctrl-C; in run what was generated stays on standard output.",
     "129, 143": "SIGHUP or SIGTERM; the reply was ended at a token boundary first.",
 }

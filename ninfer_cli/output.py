@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
@@ -55,11 +55,18 @@ class Streams:
     out: Stream
     err: Stream
     quiet: bool = False
+    _noted: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def note(self, text: str) -> None:
         """A line about what is going on; -q drops it."""
         if not self.quiet:
             self.warn(text)
+
+    def note_once(self, text: str) -> None:
+        """A note that is not worth a second reading."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.note(text)
 
     def warn(self, text: str) -> None:
         """A line that a person must not miss; -q keeps it."""

@@ -152,11 +152,16 @@ def resolve(given: Mapping[str, object], environment: Mapping[str, str] | None =
             values[option.key], origins[option.key] = _variable(option, environment), "environment"
         elif option.name in config:
             values[option.key], origins[option.key] = config[option.name], "config.toml"
-    _settle_greedy(values, origins)
+    if values.get("greedy") and values.get("temperature"):
+        complaint = f"greedy and temperature {values['temperature']:g} exclude each other: give one of them"
+        _settle(values, origins, "greedy", "temperature", complaint)
     if values.get("json_tokens"):
         values["json"] = True
     if any(not stop for stop in values.get("stop", ())):
         raise UsageError("a --stop text is empty: give at least one character")
+    if values.get("verify_reuse") and values.get("cache") is False:
+        complaint = "--verify-reuse replays what --no-cache does not keep: leave out one of them"
+        _settle(values, origins, "verify_reuse", "cache", complaint)
     settings = Settings(**values, origins=origins)
     settings.sampling()
     return settings
@@ -191,12 +196,9 @@ def _text(value: str, where: str) -> str:
     return value
 
 
-def _settle_greedy(values: dict[str, Any], origins: dict[str, str]) -> None:
-    """--greedy and --temperature say the same thing: the nearer origin wins, two of one origin must agree."""
-    if not values.get("greedy") or values.get("temperature") is None or values["temperature"] == 0:
-        return
-    greedy, temperature = _RANK[origins["greedy"]], _RANK[origins["temperature"]]
-    if greedy == temperature:
-        raise UsageError(f"greedy and temperature {values['temperature']:g} exclude each other: give one of them")
-    loser = "greedy" if greedy > temperature else "temperature"
+def _settle(values: dict[str, Any], origins: dict[str, str], one: str, other: str, complaint: str) -> None:
+    """Two that exclude each other: the nearer origin wins, two of one origin are a mistake."""
+    if _RANK[origins[one]] == _RANK[origins[other]]:
+        raise UsageError(complaint)
+    loser = one if _RANK[origins[one]] > _RANK[origins[other]] else other
     del values[loser], origins[loser]

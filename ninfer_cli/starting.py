@@ -36,7 +36,7 @@ def started_engine(
         UsageError, ModelError, CapacityError: as resolve_model and Engine do.
     """
     if settings.model is None:
-        streams.note(DEMO_NOTICE)
+        streams.note_once(DEMO_NOTICE)
     with progress_bar(streams) as progress:
         options = engine_options(settings, streams, progress, default_concurrency, sessions=sessions)
         from ninfer_core import Engine

@@ -49,7 +49,7 @@ def parse_tests(names: Sequence[str], batches: Sequence[int]) -> list[BenchTest]
     for name in names:
         match = _TEST.fullmatch(name)
         if match is None:
-            raise UsageError(f"{name!r} is no test: use pp512, tg128, or with a depth pp512@d4096")
+            raise UsageError(f"{name!r} is no test: use pp512, tg128, pp512@d4096 (behind 4,096 tokens), or reuse")
         tokens, depth = int(match["tokens"]), int(match["depth"] or 0)
         tests += [BenchTest(match["kind"], tokens, depth, batch) for batch in batches]
     return tests

@@ -107,6 +107,8 @@ def bench(
 
         return run_calibration(_with_random(settings, random, streams), streams)
     scenarios, others = parse_reuse(tests or [])
+    if compare and scenarios and not others:
+        raise UsageError("--compare measures pp and tg tests only: add one, or leave it out")
     wanted = parse_tests(others or ([] if startup or scenarios else ["pp512", "tg128"]), parse_batches(batch))
     settings = _with_random(settings, random, streams)
     rows = _rows(wanted, settings, streams, int(repetitions), compare)

@@ -48,6 +48,15 @@ def test_problems_that_were_answered_badly_once(seed: int, why: str) -> None:
     assert share is not None and share <= 0.1, why
 
 
+@pytest.mark.req("PLAN-8", "PLAN-10")
+def test_a_promise_too_small_for_the_time_that_is_left_does_not_end_all_planning() -> None:
+    """The best and root maximal are worth the same here, so that nothing but the best will do (see regret)."""
+    seed, problem, naive, ways = next(problems(410002255, 2000))
+    assert seed == 410002256
+    value = verified(problem, naive, problem.planner().materialize(problem.options, default_budget()))
+    assert value is not None and regret(value, enumerate_all(problem, naive, ways)) is None
+
+
 @pytest.mark.req("TGT-5", "CAP-8")
 def test_what_a_consumed_source_shares_is_told_as_relief_and_a_retained_one_s_is_not() -> None:
     problem = build([Shelf(2), Shelf(alias=0)], Vector(5, 0, (9,), 0), [])

@@ -74,6 +74,8 @@ def test_plan() -> None:
     ("arguments", "says"),
     [
         (["pp"], "'pp' is no test"),
+        (["reus"], "or reuse"),
+        (["reuse", "--compare", "transformers"], "--compare measures pp and tg tests only"),
         (["-b", "0"], "--batch"),
         (["-b", "9"], "--batch"),
         (["-r", "0"], "--repetitions"),

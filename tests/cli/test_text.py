@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
 
@@ -9,12 +10,24 @@ import pytest
 
 from ninfer_cli.cleaning import Cleaner, clean
 from ninfer_cli.markdown import Blocks, render
+from ninfer_cli.output import Stream, Streams
 from ninfer_cli.repl.submission import Command, Say, closed, is_open, read, script
 
 
 def test_clean_spells_out_what_could_move_or_reorder() -> None:
     assert clean("a\x1b[2J\tb\r\nc\rd\x9b\u202e\u2067é漢🎉") == "a\\x1b[2J\tb\nc\\x0dd\\x9b\\u202e\\u2067é漢🎉"
     assert clean("\ud83d") == "\\ud83d"
+
+
+def test_a_note_said_once_is_not_repeated_and_a_quiet_one_is_not_said() -> None:
+    def said(*, quiet: bool) -> str:
+        err = io.StringIO()
+        streams = Streams(Stream(io.StringIO(), False, False), Stream(err, False, False), quiet)
+        for text in ("one", "two", "one"):
+            streams.note_once(text)
+        return err.getvalue()
+
+    assert said(quiet=False) == "ninfer: one\nninfer: two\n" and said(quiet=True) == ""
 
 
 def test_cleaning_does_not_depend_on_the_cuts() -> None:

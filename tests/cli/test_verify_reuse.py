@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ninfer_core import write_random_checkpoint
+from ninfer_cli.settings import resolve
+from ninfer_core import UsageError, write_random_checkpoint
 from ninfer_core.program.identity import Unit
 from ninfer_core.program.session_file import checksum_of, read_header
 from ninfer_core.program.session_header import seal
@@ -42,6 +43,21 @@ def test_run_says_in_one_line_that_there_is_no_room_and_keeps_the_reply(ninfer: 
     assert line.startswith(f"ninfer: verify: {NO_ROOM}") and line.endswith("close other programs")
     saved = real(ninfer, None, "restore-session", "talk", "--inspect")
     assert saved.returncode == 0 and "1 turn" in saved.stdout, "what was to be saved is"
+
+
+@pytest.mark.req("VER-1", "OPT-3")
+def test_what_is_not_kept_cannot_be_replayed(ninfer: Ninfer) -> None:
+    done = ninfer("run", "Who are you?", "--verify-reuse", "--no-cache")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "ninfer: --verify-reuse replays what --no-cache does not keep: leave out one of them\n"
+
+
+@pytest.mark.req("VER-1", "OPT-3")
+def test_of_a_proof_and_no_cache_the_nearer_origin_wins() -> None:
+    assert not resolve({"cache": False}, {"NINFER_VERIFY_REUSE": "1"}).verify_reuse
+    assert resolve({"verify-reuse": True}, {"NINFER_CACHE": "0"}).cache
+    with pytest.raises(UsageError, match="leave out one of them"):
+        resolve({}, {"NINFER_VERIFY_REUSE": "1", "NINFER_CACHE": "0"})
 
 
 @pytest.mark.req("VER-1")

@@ -108,7 +108,7 @@ OPTIONS: tuple[Option, ...] = (
            "at once, and one that cannot grow ends early. Default: off.", CACHE, negatable=True),
     Option("planning-targets", Whole("N|auto", auto=True), "Most alternatives that one choice may look at. "
            "Default: 256.", CACHE),
-    Option("planning-ms", Number("X|auto", auto=True), "Most milliseconds that it may take for them. Default: 2.",
+    Option("planning-ms", Number("X|auto", auto=True), "Most milliseconds that it may take for them. Default: 6.",
            CACHE),
     Option("system", Text("TEXT|@FILE"), "The system message, or a file that holds it.", PROMPT, short="s"),
     Option("temperature", Number(), "0 is greedy; higher is more varied. Sampling defaults come from the model's "

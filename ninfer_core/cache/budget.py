@@ -14,10 +14,11 @@ WORK_OF_A_TARGET = 16
 """Owners that a target changes, for each target of the budget: larger ones take longer to project and to price."""
 
 WORTH = 4
-"""Planning may go on for a quarter of what it is expected to save."""
+"""Beyond its first window planning may go on for a quarter of what it is expected to save."""
 
 LEAST_GAIN_NS = 1_000_000
-"""What one more target must promise to save, also where no clock runs: WORTH times what looking at one takes."""
+"""A difference in J that is not worth another target, also where no clock runs: WORTH times about what looking at one
+takes."""
 
 
 class Stop(Enum):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.program.ledger.objects import Replicas
-from ninfer_core.program.planning.outcome import EVICTED, Outcome, successors
+from ninfer_core.program.planning.outcome import EVICTED, Outcome, successors, without_checkpoint
 
 
 class Vertex(Struct, eq=False):
@@ -83,6 +83,14 @@ class OutcomeGraph:
         if found is None:
             found = self._bottoms[owner] = self._add(owner, EVICTED)
         return found
+
+    def without(self, vertex: Vertex, pages: int) -> Vertex:
+        """The end state with every checkpoint deleted that needs one of the pages."""
+        outcome = vertex.outcome
+        for checkpoint in outcome.kept:
+            if checkpoint.page_mask & pages:
+                outcome = without_checkpoint(outcome, checkpoint.ref)
+        return self.vertex(vertex.owner, outcome)
 
     def vertex(self, owner: OwnerId, outcome: Outcome) -> Vertex:
         """The one vertex of an end state."""

@@ -120,6 +120,10 @@ class Objective:
         known = self._portfolio.worths.of(self._domain.entries.values())
         return {owner: known.get(owner, 0.0) for owner in self._domain.outcomes}
 
+    def tail_copies(self, option: Option, target: Target, projection: Projection) -> float:
+        """Nanoseconds of the copies that give a sequence tails of its own."""
+        return self._cost.on_device.price(self._work(target, projection, option.prompt_tokens).on_device)
+
     def _now(self, option: Option, target: Target, projection: Projection) -> float:
         """Of a capture, the time that every request waits which it blocks (DEF-12)."""
         now = self._cost.immediate(self._work(target, projection, option.prompt_tokens))

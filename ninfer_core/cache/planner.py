@@ -10,6 +10,7 @@ from msgspec import Struct
 from ninfer_core.cache.budget import Budget, Stop
 from ninfer_core.cache.constructions import Constructions
 from ninfer_core.cache.domain import Domain, Option
+from ninfer_core.cache.inheriting import Inheriting
 from ninfer_core.cache.ladder import climb
 from ninfer_core.cache.node import Node
 from ninfer_core.cache.objective import Objective
@@ -50,6 +51,7 @@ class Planner:
         self._domain = domain
         self._search = Search(program, objective, domain, wide=wide)
         self._constructions = Constructions(self._search)
+        self._inheriting = Inheriting(self._search)
         self._wide = wide
 
     def materialize(
@@ -72,7 +74,9 @@ class Planner:
         short = [node for node in identities if not node.adoptable]
         if root.readiness is Readiness.PERMANENTLY_INFEASIBLE:
             return Choice(None, root.readiness, root.reason, Stop.NO_PRESSURE, search.assessed)
-        if not (short or self._wide) or not self._domain.outcomes:
+        # What fits may still use pressure (PLAN-2). Asked before the domain is read: most admissions never read it.
+        copying = [node for node in identities if self._inheriting.may_help(node)]
+        if not (short or copying or self._wide) or not self._domain.outcomes:
             return self._chosen(options, root, Stop.NO_PRESSURE)
         yield
         with budget.mandatory():
@@ -85,7 +89,7 @@ class Planner:
                     search.restrict(licensed)
             if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
                 yield from self._mandatory(identities[:-1], root)
-        stop = yield from self._optional(identities if self._wide else short, budget)
+        stop = yield from self._optional(identities if self._wide else short, budget, copying)
         return self._chosen(options, root, stop)
 
     def capture(self, option: Option, budget: Budget) -> Steps[Choice]:
@@ -118,9 +122,14 @@ class Planner:
         if not root.adoptable and (search.best is not None or not (yield from self._constructions.construct(root))):
             yield from self._constructions.maximal(root.option)
 
-    def _optional(self, short: Sequence[Node], budget: Budget) -> Steps[Stop]:
+    def _optional(self, short: Sequence[Node], budget: Budget, copying: Sequence[Node] = ()) -> Steps[Stop]:
         """Dive for every candidate that could still win, then look around from what they lack. The first, for
-        the one that promises most, is not left half done."""
+        the one that promises most, is not left half done.
+
+        Args:
+            short: what does not fit as it is.
+            copying: what would be better without the copies that others' checkpoints make it take.
+        """
         search, first = self._search, True
         for course in self._constructions.courses:
             for node in sorted(short, key=lambda node: (node.value, node.option.ordinal)):
@@ -135,7 +144,14 @@ class Planner:
                 first = False
                 if stop is not None and budget.stop(math.inf) is not None:
                     return stop  # otherwise only the last promise was too small for the time that is left
-        return (yield from search.explore(short, budget))
+        seeds = list(short)
+        for node in copying:
+            found = yield from self._inheriting.of(node, budget)
+            if isinstance(found, Node):
+                seeds.append(found)
+            elif found is not None and budget.stop(math.inf) is not None:
+                return found
+        return (yield from search.explore(seeds, budget))
 
     def _chosen(self, options: Sequence[Option], root: Node, stop: Stop) -> Choice:
         search = self._search

@@ -57,32 +57,55 @@ class Relenting:
         return None
 
     def _once(self, node: Node, budget: Budget, all_of_it: bool) -> Steps[Node | Stop]:
-        """Each sacrifice once, up to the first for which something better was found: that may leave room for the others
-        too.
+        """Each sacrifice once, the largest first: taken back whole where that fits. The first of which only a part can
+        be kept ends it: that may leave room for the others too.
 
         Returns:
             The target that it led to; or why it stopped early.
         """
         search, option = self._search, node.option
         losses = yield from search.losses(node, most=MOST_TOGETHER)
-        for vertex in sorted(node.chosen.values(), key=lambda v: (-losses[v.owner], v.number)):
+        left = sorted(node.chosen.values(), key=lambda v: (-losses[v.owner], v.number))
+        for number, vertex in enumerate(left, 1):
             # All of them together lose no more than this: of two that stand in for each other one may be back by now.
             loss = min(losses[vertex.owner], node.value - search.identity(option).value)
             if loss <= LEAST_GAIN_NS and not (search.wide or all_of_it):
                 break
-            fewer = {owner: other for owner, other in node.chosen.items() if owner != vertex.owner}
-            found = yield from search.tried(option, fewer, budget, loss)
+            found = yield from search.tried(option, _without(node, vertex.owner), budget, loss)
             if isinstance(found, Stop):
                 return found
             if found.adoptable and found.value <= node.value:
                 node = found
-                continue
-            if loss > SLIGHT_NS and not found.adoptable:
+            elif loss > SLIGHT_NS and not found.adoptable:
                 better = yield from self._otherwise(node, found, vertex.owner, loss, budget)
-                if better is not node:
+                if isinstance(better, Stop):
                     return better
+                if better is not node:
+                    behind = [(losses[other.owner], other) for other in left[number:]]
+                    return (yield from self._instead(node, better, behind, budget))
         self._done.add((node, all_of_it))  # whatever else it gives up was tried
         return node
+
+    def _instead(
+        self, node: Node, part: Node, others: Sequence[tuple[float, Vertex]], budget: Budget
+    ) -> Steps[Node | Stop]:
+        """A part of one can be kept. Rather another whole, where that gains more.
+
+        Args:
+            node: the target from which that was found.
+            part: the better one that keeps it in part.
+            others: what else the target gives up, with what each loses, the most first.
+        """
+        gained = node.value - part.value
+        for loss, vertex in others:
+            if loss - gained <= LEAST_GAIN_NS and not self._search.wide:
+                break  # nor does any of those behind it gain more
+            found = yield from self._search.tried(node.option, _without(node, vertex.owner), budget, loss - gained)
+            if isinstance(found, Stop):
+                return found
+            if found.adoptable and found.value < part.value:
+                return found
+        return part
 
     def _otherwise(self, node: Node, without: Node, owner: OwnerId, loss: float, budget: Budget) -> Steps[Node | Stop]:
         """Where an owner cannot be kept whole: as much of it as there is room for, or as another makes.
@@ -116,7 +139,7 @@ class Relenting:
                     return found
                 if found.adoptable and found.value < best.value:
                     best = found
-                    if found.value - (floor + more) <= SLIGHT_NS:
+                    if found.value - (floor + more) <= LEAST_GAIN_NS:
                         return best  # as good as it was predicted
         return best
 
@@ -159,7 +182,8 @@ class Relenting:
         return found
 
     def _nearby(self, guide: Guide, lack: Lack, top: Vertex) -> Steps[Sequence[Chosen]]:
-        """One owner's end states that seem to cover what is missing; those that cover most of it lead to the next."""
+        """One owner's end states that seem to cover what is missing. Those that cover most of it lead to the next; what
+        lies below one that covers it loses more, as a rule, and waits."""
         known, waiting, found = {top}, [(0.0, top.number, top)], list[Chosen]()
         while waiting and len(known) < MOST_NEARBY and len(found) < MOST_COVERING:
             yield
@@ -174,5 +198,10 @@ class Relenting:
                     found.append({top.owner: further})
                 elif not guide.may_cover(further, left):
                     continue
-                heapq.heappush(waiting, (-lack.share(given), further.number, further))
+                heapq.heappush(waiting, (-lack.share(given) if left else 0.0, further.number, further))
         return found
+
+
+def _without(node: Node, owner: OwnerId) -> Chosen:
+    """The target with this owner as it is."""
+    return {other: vertex for other, vertex in node.chosen.items() if other != owner}

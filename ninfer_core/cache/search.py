@@ -156,6 +156,10 @@ class Search:
             losses[owner] = max(losses[owner], whole - self._objective.together(others, leaving, gone))
         return losses
 
+    def tail_copies(self, node: Node) -> float:
+        """Nanoseconds of the copies that give the sequence tails of its own; they are part of J."""
+        return self._objective.tail_copies(node.option, node.target, node.projection)
+
     def lack(self, node: Node) -> Lack:
         """What Program says is missing."""
         return Lack.of(node.projection, self._program.geometry, cell=node.gap)
@@ -294,7 +298,7 @@ class Search:
     def explore(self, seeds: Iterable[Node], budget: Budget) -> Steps[Stop]:
         """Best first, until nothing waits, the budget ends, or no gain is in sight."""
         for node in seeds:
-            if self.is_hopeless(node.option):
+            if self.is_hopeless(node.option) or (node.chosen and node.adoptable and not self.wide):
                 continue
             if stop := budget.stop(self.incumbent - node.value):
                 return stop

@@ -40,7 +40,7 @@ class CacheLimits:
     prefix_grid: bool = False
     recency_eviction: bool = False
     planning_targets: int = 256
-    planning_ns: int = 2_000_000
+    planning_ns: int = 6_000_000
     capture_targets: int = 8
     lanes: int = 1
     enabled: bool = True

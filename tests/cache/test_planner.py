@@ -36,7 +36,8 @@ COST = CostModel(FREE, FREE, FREE, PrefillCost(0.0, 1e9, 0.0))
 
 @dataclass
 class Shelf:
-    """One owner with one checkpoint of so many pages: `alias` shares the pages of an earlier owner."""
+    """One owner with one checkpoint of so many pages, the last of them without `short` tokens: `alias` shares the pages
+    of an earlier owner."""
 
     pages: int = 1
     retention: Retention = Retention.DISPOSABLE
@@ -44,6 +45,7 @@ class Shelf:
     last_hit: int = 0
     hits: int = 0
     alias: int | None = None
+    short: int = 0
 
 
 def build(shelves: Sequence[Shelf], capacity: Vector, options: Sequence[Option], **facts: object) -> Problem:
@@ -55,7 +57,7 @@ def build(shelves: Sequence[Shelf], capacity: Vector, options: Sequence[Option],
         if shelf.alias is None:
             held = tuple(LogicalPage(page + at) for at in range(shelf.pages))
             image, page = ImageId(number), page + shelf.pages
-            text = tuple(number * 10_000 + at for at in range(shelf.pages * 64))
+            text = tuple(number * 10_000 + at for at in range(shelf.pages * 64 - shelf.short))
         else:
             twin = owners[OwnerId(shelf.alias)].checkpoints[0]
             held, image, text = twin.pages[0], twin.image, texts[twin.ref]

@@ -99,6 +99,17 @@ def test_who_goes_for_nothing_but_a_part_goes_whole() -> None:
     assert best(search) == {0: "gone"}
 
 
+@pytest.mark.req("PLAN-6", "VAL-6")
+@pytest.mark.parametrize(("seconds", "kept"), [(200, {0: "gone"}), (50, {0: "part", 1: "gone"})])
+def test_another_taken_back_whole_counts_against_a_part_of_the_dearest(seconds: float, kept: dict[int, str]) -> None:
+    """What the dearer one keeps has to be copied: where that takes long, the other is worth more."""
+    copying = CostModel(FREE, TransferCost(seconds * 1e9, 0.0, 0.0), FREE, PrefillCost(0.0, 1e9, 0.0))
+    problem = build([Shelf(6), Shelf(4)], Vector(3, 0, (11,), 600), [root(5)], cost=copying)
+    search, node = evicting(problem, 0, 1)
+    assert whole(Relenting(search).of(node, Budget(20, None))) is None
+    assert best(search) == kept and search.assessed == 5
+
+
 @pytest.mark.req("PLAN-8", "PLAN-10")
 def test_it_stops_with_its_budget_and_never_begins_where_it_ended() -> None:
     search, node = evicting(crowd(2, 2, pages=7), 0, 1)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from ninfer_core.contract.ids import PAGE_SIZE, LogicalPage
 from ninfer_core.program.ledger.bits import minus
 from ninfer_core.program.ledger.geometry import Vector
-from ninfer_core.program.ledger.objects import NOTHING, Extent, Replicas
+from ninfer_core.program.ledger.objects import NOTHING, Extent, Replicas, needs_of
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.census import Survivors
 from ninfer_core.program.planning.ground import Ground
@@ -43,6 +43,14 @@ class SourceUse(Struct, frozen=True):
     borrowed: tuple[int, ...]
     taken: tuple[LogicalPage | None, ...]
     copied: tuple[LogicalPage | None, ...]
+
+    @property
+    def copied_pages(self) -> int:
+        """The copied tails, as a set of pages."""
+        pages = 0
+        for tail in self.copied:
+            pages |= 0 if tail is None else 1 << tail
+        return pages
 
 
 class Projection(Struct, frozen=True):
@@ -176,6 +184,16 @@ def lineage(source: Source, replicas: Replicas) -> Outcome:
     return Outcome.in_place(source.lineage, replicas)
 
 
+def contested(target: Target, projection: Projection) -> int:
+    """Tails of a consumed source that are copied because others than its own lineage need them, as a set of pages: once
+    those let go the sequence takes them as its own."""
+    source, use = source_of(target), projection.source
+    if source is None or use is None or source.mode is not SourceMode.CONSUME:
+        return 0
+    pages = use.copied_pages
+    return minus(pages, needs_of(source.lineage)[1]) if pages else 0
+
+
 def _source_use(world: World, source: Source, images: int, pages: int) -> SourceUse:
     """Move or Fork, and what happens to each pool's tail: from the complete post-state alone (CAP-8)."""
     checkpoint, have = source.checkpoint, world.replicas
@@ -201,11 +219,7 @@ def _needed_pages(source: Source | None, use: SourceUse | None) -> int:
     """Pages that the sequence reads in place. A tail that is copied need not be on Device itself."""
     if source is None or use is None:
         return 0
-    pages = source.checkpoint.page_mask
-    for tail in use.copied:
-        if tail is not None:
-            pages ^= 1 << tail
-    return pages
+    return minus(source.checkpoint.page_mask, use.copied_pages)
 
 
 def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, restored: int) -> Replicas:
@@ -213,9 +227,7 @@ def _copy_sources(source: Source | None, use: SourceUse | None, have: Replicas, 
     if source is None or use is None:
         return NOTHING
     image = source.checkpoint.image_mask
-    pages = restored
-    for tail in use.copied:
-        pages |= 0 if tail is None else 1 << tail
+    pages = restored | use.copied_pages
     return Replicas(
         device_images=image & have.device_images,
         host_images=image & have.host_images if use.image_from_host else 0,

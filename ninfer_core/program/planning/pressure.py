@@ -31,8 +31,7 @@ class Sole:
             return self.untouched
         if source.mode is SourceMode.CONSUME:
             return sole(self._world, target)
-        images, pages = source.checkpoint.image_mask, source.checkpoint.page_mask
-        return self.untouched.without(Replicas(images, images, pages, pages))
+        return self.untouched.without(_read(source))
 
     @property
     def untouched(self) -> Replicas:
@@ -62,7 +61,7 @@ class Sole:
         """What no outcome of these owners frees, together or alone, on any tier (TGT-5): what running sequences hold,
         the source's that stay, and what every other owner keeps; of a consumed source that is its lineage (CAN-8)."""
         world, source = self._world, source_of(target)
-        images, pages = _pinned(world, source)
+        images, pages = _running(world)
         for other in world.owners.keys() - set(victims):
             owner = world.owners[other]
             if owner.lane is not None:
@@ -72,14 +71,15 @@ class Sole:
                 needs = needs_of(source.lineage)
             images |= needs[0]
             pages |= needs[1]
-        return Replicas(images, images, pages, pages)
+        staying = Replicas(images, images, pages, pages)
+        return staying if source is None else staying | _read(source)
 
 
 def sole(world: World, target: Target) -> Replicas:
     """The replicas that exactly one survivor of the target wishes, and no running sequence reads."""
     source = source_of(target)
     have, changed = world.replicas, []
-    once_images, once_pages = _pinned(world, source)
+    once_images, once_pages = _running(world)
     twice_images, twice_pages = once_images, once_pages
     # Who stays as it is wishes the replicas that there are: two sets say it, whatever the tiers.
     for owner in world.owners.values():
@@ -100,21 +100,27 @@ def sole(world: World, target: Target) -> Replicas:
     for wants in changed:
         twice |= once & wants
         once |= wants
-    return once.without(twice)
+    alone = once.without(twice)
+    return alone if source is None else alone.without(_read(source))
 
 
-def _pinned(world: World, source: Source | None) -> tuple[int, int]:
-    """What no outcome of an inactive owner can free: running sequences' objects and the source's that stay."""
+def _running(world: World) -> tuple[int, int]:
+    """(images, pages) of running sequences: no outcome of an inactive owner can free them, on any tier."""
     images = pages = 0
     for owner in world.owners.values():
         if owner.lane is not None:
             images |= owner.needs_images
             pages |= owner.needs_pages
-    if source is not None:
-        moved_image, moved_pages = _movable(source)
-        images |= minus(source.checkpoint.image_mask, moved_image)
-        pages |= minus(source.checkpoint.page_mask, moved_pages)
     return images, pages
+
+
+def _read(source: Source) -> Replicas:
+    """What a sequence keeps of its source: on Device, where it reads; a copy on Host is its owners' matter."""
+    moved_image, moved_pages = _movable(source)
+    return Replicas(
+        device_images=minus(source.checkpoint.image_mask, moved_image),
+        device_pages=minus(source.checkpoint.page_mask, moved_pages),
+    )
 
 
 def _movable(source: Source) -> tuple[int, int]:

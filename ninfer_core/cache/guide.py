@@ -74,6 +74,11 @@ class Guide:
         # What could come back at all, were all victims to let go together (TGT-5): the bound of Move.most.
         self._releasable = self._any.without(session.staying(target, self._owners))
 
+    @property
+    def everyone(self) -> bool:
+        """Whether every owner is looked at in one expansion."""
+        return len(self._owners) <= SHORTLIST
+
     def exchange(self) -> Exchange:
         """A construction that swaps places on Host, from the option as it is."""
         worths, cells = self._evictions.worths, self._cell_owners
@@ -197,7 +202,7 @@ class Guide:
         return host_images + max(0, images) <= 0 and host_bytes + made <= 0
 
     def _shortlist(self, chosen: Mapping[OwnerId, Vertex], lack: Lack, *, wide: bool) -> list[OwnerId]:
-        everyone = wide or len(self._owners) <= SHORTLIST
+        everyone = wide or self.everyone
         # Where all of them are looked at, the oldest comes first: it gives way where nothing else tells.
         order = self._owners if everyone else self.cheapest_first(lack)
         left = (owner for owner in order if owner not in chosen or not chosen[owner].evicted)

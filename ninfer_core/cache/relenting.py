@@ -168,8 +168,8 @@ class Relenting:
     def _others(self, guide: Guide, lack: Lack, top: Vertex, without: Node, most: float) -> Steps[Sequence[Chosen]]:
         """This owner's eviction, where only a part of it was given up; and a part of it with the eviction of another.
 
-        Not another's alone: what just covers this lack leaves the next request short. In a replay of branching
-        conversations it made 15 % more be computed again.
+        Another's alone only where few share the cache: what just covers this lack leaves the next request short. In a
+        replay of many branching conversations it made 15 % more be computed again.
         """
         owner, licensed = top.owner, self._search.licensed
         found: list[Chosen] = []
@@ -177,7 +177,9 @@ class Relenting:
             found.append({owner: self._search.graph.evicted(owner)})
         for vertex, rest in guide.instead({**without.chosen, owner: top}, lack, licensed, most):
             yield
-            if rest and guide.may_cover(top, rest):
+            if not rest and guide.everyone:
+                found.append({vertex.owner: vertex})
+            elif rest and guide.may_cover(top, rest):
                 found += [{vertex.owner: vertex, **part} for part in (yield from self._stepped_down(guide, rest, top))]
         return found
 

@@ -48,6 +48,7 @@ def tight() -> Simulated:
         (703010326, "and where a checkpoint of the other holds it"),
         (510012270, "what was predicted to lose as much may lose less"),
         (120011447, "what a consumed source has on Host, too, is not read there"),
+        (160012028, "another gives way alone, where few share the cache"),
         (702011424, "much to be gained is worth more time"),
         (826010095, "a part of the dearest saves less than another taken back whole"),
         (830010779, "below a part that covers what is missing lies nothing better, beside it there does"),

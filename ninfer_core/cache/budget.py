@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ class Budget:
 
     def __init__(
         self,
-        targets: int,
+        targets: int | None,
         ns: int | None,
         runnable: int = 0,
         clock: Clock = time.perf_counter_ns,
@@ -58,6 +59,7 @@ class Budget:
         """
         Args:
             targets: optional targets that may be assessed, and with it the work: owners that they change together.
+                None: as many as there are.
             ns: optional time; a quarter of it is the first window. None: only targets and work are counted.
             runnable: other requests that could run meanwhile: they share the time.
             least_gain: nanoseconds; what promises no more is not looked at.
@@ -67,10 +69,15 @@ class Budget:
         self._timed = ns is not None
         self._began = self._last = self._paused_at = clock()
         self._slowest = 0
-        self._targets = targets
-        self._work = WORK_OF_A_TARGET * targets
+        self._targets: float = math.inf if targets is None else targets
+        self._work = WORK_OF_A_TARGET * self._targets
         self._whole = (ns or 0) // (1 + runnable)
         self._window = self._whole // 4
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Neither targets nor time are bounded: no estimate ends a search then, and what it finds is the best."""
+        return not self._timed and self._targets == math.inf
 
     def stop(self, expected_gain: float) -> Stop | None:
         """Whether the next optional target must not be assessed any more.

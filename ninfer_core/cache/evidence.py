@@ -82,7 +82,7 @@ def shared_candidates(
         add(marker, Evidence.EXPLICIT_BOUNDARY)
     if intent.share_prompt:
         add(len(prompt), Evidence.REQUESTED_AUTOMATIC)
-    elif intent.share_prompt is None:
+    elif intent.share_prompt is None and limits.shared_candidates:
         add(len(prompt), Evidence.DEFAULT_AUTOMATIC)
     bounds = prompt.boundaries
     if limits.shared_candidates and bounds is not None:

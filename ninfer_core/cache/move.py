@@ -16,6 +16,7 @@ class Move(Struct, eq=False):
 
     Attributes:
         vertex: where it leads.
+        standing: of its owner, where nothing else tells (Domain.standings).
         before: where it starts.
         price: predicts the loss of an end state by itself.
         relief: what it gives back.
@@ -30,6 +31,7 @@ class Move(Struct, eq=False):
     relief: Amounts
     share: float
     most: Amounts
+    standing: int = 0
     _change: float | None = None
 
     @property
@@ -44,8 +46,10 @@ class Move(Struct, eq=False):
         return self._change
 
 
-def by_rate(move: Move) -> tuple[float, float, int]:
+def by_rate(move: Move) -> tuple[float, float, int, float, int]:
     """Order of moves: by predicted loss for what they relieve; a step that relieves nothing by itself comes last
-    (TGT-5)."""
+    (TGT-5). At the same loss who was hit least, then what relieves most, so that few give way (PLAN-9)."""
     change, share = move.change, move.share
-    return change / share if share > 0 else math.inf, change, move.vertex.number
+    if share > 0:
+        return change / share, 0.0, move.standing, -share, move.vertex.number
+    return math.inf, change, move.standing, -share, move.vertex.number

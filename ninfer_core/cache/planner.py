@@ -43,16 +43,11 @@ class Planner:
     """One planning session per call: no target, cursor or price is kept between them (PLAN-7). It goes in steps, all at
     one resource revision."""
 
-    def __init__(self, program: Program, objective: Objective, domain: Domain, *, wide: bool = False) -> None:
-        """
-        Args:
-            wide: search exhaustively, for a proof on small problems.
-        """
+    def __init__(self, program: Program, objective: Objective, domain: Domain) -> None:
         self._domain = domain
-        self._search = Search(program, objective, domain, wide=wide)
+        self._search = Search(program, objective, domain)
         self._constructions = Constructions(self._search)
         self._inheriting = Inheriting(self._search)
-        self._wide = wide
 
     def materialize(
         self, options: Sequence[Option], budget: Budget, ranking: Sequence[OwnerId] | None = None
@@ -64,6 +59,7 @@ class Planner:
             ranking: owners by recency, oldest first, when only the least recent may be evicted (PLAN-5).
         """
         search = self._search
+        search.wide = budget.is_unlimited
         identities: list[Node] = []
         with budget.mandatory():
             for number, option in enumerate(options):
@@ -76,7 +72,7 @@ class Planner:
             return Choice(None, root.readiness, root.reason, Stop.NO_PRESSURE, search.assessed)
         # What fits may still use pressure (PLAN-2). Asked before the domain is read: most admissions never read it.
         copying = [node for node in identities if self._inheriting.may_help(node)]
-        if not (short or copying or self._wide) or not self._domain.outcomes:
+        if not (short or copying or search.wide) or not self._domain.outcomes:
             return self._chosen(options, root, Stop.NO_PRESSURE)
         yield
         with budget.mandatory():
@@ -89,16 +85,17 @@ class Planner:
                     search.restrict(licensed)
             if licensed is None:  # otherwise something fits already, and PLAN-5 permits no more than its rung
                 yield from self._mandatory(identities[:-1], root)
-        stop = yield from self._optional(identities if self._wide else short, budget, copying)
+        stop = yield from self._optional(identities if search.wide else short, budget, copying)
         return self._chosen(options, root, stop)
 
     def capture(self, option: Option, budget: Budget) -> Steps[Choice]:
         """Room for an optional capture: a target with a strictly positive net gain, else none (VAL-7, PLAN-4)."""
         search = self._search
+        search.wide = budget.is_unlimited
         (identity,) = search.identities(option)
         search.beat(0.0)
         stop = Stop.NO_PRESSURE
-        if (self._wide or not identity.adoptable) and self._domain.outcomes:
+        if (search.wide or not identity.adoptable) and self._domain.outcomes:
             stop = yield from self._optional([identity], budget)
         best = search.best
         if best is None or best.value >= 0:
@@ -136,7 +133,7 @@ class Planner:
                 # With all losses forgotten it is no better than what is known, or than another one that is served with
                 # the same room: nothing to dive for. `explore` still looks at all of them.
                 hopeless = search.incumbent - node.value <= budget.least_gain
-                if node.adoptable or (not self._wide and (hopeless or search.is_dominated(node, short))):
+                if node.adoptable or (not search.wide and (hopeless or search.is_dominated(node, short))):
                     continue
                 if self._constructions.has_dived(node, course):
                     continue  # and is not what patience is for

@@ -45,20 +45,17 @@ class Search:
 
     Attributes:
         licensed: the only owners that may be fully evicted (PLAN-5); None where all may.
+        wide: look at every owner in every expansion and stop for no estimate: for a search without any bound.
         assessed: how many targets were.
         best: the best adoptable node so far.
     """
 
-    def __init__(self, program: Program, objective: Objective, domain: Domain, *, wide: bool = False) -> None:
-        """
-        Args:
-            wide: look at every owner in every expansion and stop for no estimate, for a search without budget.
-        """
+    def __init__(self, program: Program, objective: Objective, domain: Domain) -> None:
         self._session = program.session()
         self._program = program
         self._objective = objective
         self._domain = domain
-        self.wide = wide
+        self.wide = False
         self._graph: OutcomeGraph | None = None
         self._evictions: Evictions | None = None
         self._guides: dict[int, Guide] = {}

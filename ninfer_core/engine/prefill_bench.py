@@ -16,9 +16,10 @@ from ninfer_core.program.planning.work import Prefill
 from ninfer_core.program.program import Program
 
 ROUNDS = 3
-STAIRS = (16, 64, 512, 16, 128, 512, 32, 512, 256)
+STAIRS = (16, 64, 512, 16, 128, 512, 32, 512, 256, 2048, 16, 512, 2048, 64, 512)
 """Suffixes that are prefilled one behind the other: each is a sample whose base is what came before. Short and long
-ones stand behind short and long bases, so that tokens and attention pairs can be told apart."""
+ones stand behind short and long bases, up to those of a long document, where the pairs are most of the work: only so
+can they be told apart from tokens."""
 PROBE = (16, 128)
 """The first step warms libraries up, the last says how fast the model is."""
 ROUND_NS = 20e9

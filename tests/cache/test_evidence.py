@@ -48,10 +48,9 @@ def test_engine_candidates_and_markers() -> None:
 def test_the_engine_s_own_can_be_turned_off() -> None:
     limits = CacheLimits(4, 7, 4, 4, shared_candidates=False)
     assert found(CacheIntent(share_prompt=False), limits) == {}
-    assert found(CacheIntent(markers=(Frontier(50),)), limits) == {
-        50: {"explicit_boundary"},
-        100: {"default_automatic"},
-    }
+    assert found(CacheIntent(), limits) == {}, "nor the whole prompt"
+    assert found(CacheIntent(markers=(Frontier(50),)), limits) == {50: {"explicit_boundary"}}
+    assert found(CacheIntent(share_prompt=True), limits) == {100: {"requested_automatic"}}, "asked for it is shared"
 
 
 @pytest.mark.req("CAN-3")

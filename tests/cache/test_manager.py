@@ -459,3 +459,17 @@ def test_an_endpoint_far_above_the_anchors_is_kept_even_where_others_give_way(
     managed.program.drop_checkpoint(running.owner, points._anchors(running)[-1].ref)
     wish = points._endpoint_anchor(running, Lineage(managed.program, managed.manager.books, running))
     assert wish is not None and (wish.frontier, wish.spare, wish.by_coverage) == (ends[-1], spare, True)
+
+
+@pytest.mark.req("PLAN-5")
+@pytest.mark.parametrize(("recency", "gone"), [(True, "old"), (False, "new")])
+def test_with_recency_eviction_who_was_hit_longest_ago_goes_though_worth_more(recency: bool, gone: str) -> None:
+    """The older conversation is long and its session may go on; the newer one is short and nobody's."""
+    limits = replace(LIMITS, recency_eviction=recency, shared_cells=0)
+    managed = Managed(Vector(2, 0, (40,), 0), limits)
+    managed.run(range(1000, 1500), session="old")
+    managed.run(range(5000, 5100))
+    managed.run(range(9000, 9100), session="third")
+    frontiers = {entry.checkpoints[-1].frontier for entry in managed.manager.books.private}
+    assert frontiers == {"old": {100}, "new": {100, 500}}[gone]
+    assert len(managed.manager.books.private) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -27,7 +27,7 @@ from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode
 from tests.cache.test_planner_brute import problems
 from tests.support.naive_value import Naive
-from tests.support.portfolios import Problem
+from tests.support.portfolios import Problem, WorldProgram
 
 FREE = TransferCost(0.0, 0.0, 1.0)
 COST = CostModel(FREE, FREE, FREE, PrefillCost(0.0, 1e9, 0.0))
@@ -159,14 +159,58 @@ def test_with_recency_eviction_only_the_least_recent_owners_are_evicted() -> Non
 
 
 # --- ties ---------------------------------------------------------------------------------------------------------
+NOTHING_COSTS = CostModel(*[TransferCost(0.0, 0.0, 0.0)] * 3, PrefillCost(0.0, 0.0, 0.0))
+BUDGETS = pytest.mark.parametrize("budget", [plenty, lambda: Budget(None, None)], ids=["default", "unlimited"])
+
+
+@BUDGETS
 @pytest.mark.req("PLAN-9")
-def test_at_equal_j_observed_hits_are_touched_least_and_the_most_recent_ones_kept() -> None:
-    worthless = [Shelf(2, shared=True, hits=1, last_hit=9), Shelf(2, shared=True), Shelf(2, shared=True, hits=1)]
-    problem = build(worthless, Vector(9, 0, (7,), 0), [root(2)])
-    assert evicted(problem.planner(wide=True).materialize(problem.options, plenty())) == {1}
-    hit = [Shelf(2, shared=True, hits=1, last_hit=9), Shelf(2, shared=True, hits=1, last_hit=4)]
-    problem = build(hit, Vector(9, 0, (5,), 0), [root(2)])
-    assert evicted(problem.planner(wide=True).materialize(problem.options, plenty())) == {1}
+@pytest.mark.parametrize(
+    ("shelves", "missing", "gives_way"),
+    [
+        ([Shelf(2, hits=1, last_hit=9), Shelf(2), Shelf(2, hits=1)], 2, {1}),
+        ([Shelf(2, hits=1, last_hit=9), Shelf(2, hits=1, last_hit=4)], 2, {1}),
+        ([Shelf(2, hits=1, last_hit=4), Shelf(2, hits=1, last_hit=9)], 2, {0}),
+        ([Shelf(1, hits=1), Shelf(2, last_hit=9), Shelf(2, hits=1)], 3, {0, 1}),
+        ([Shelf(1), Shelf(1), Shelf(2)], 2, {2}),
+    ],
+    ids=["never hit", "least recent", "whatever the order", "as few as possible", "one rather than two"],
+)
+def test_at_equal_j_observed_hits_are_touched_least_and_the_most_recent_ones_kept(
+    budget: Callable[[], Budget], shelves: list[Shelf], missing: int, gives_way: set[int]
+) -> None:
+    """What gives way loses as much for each page, whoever it is."""
+    pages = sum(shelf.pages for shelf in shelves)
+    problem = build(shelves, Vector(9, 0, (pages + 1,), 0), [root(missing)])
+    assert evicted(problem.planner().materialize(problem.options, budget())) == gives_way
+
+
+@pytest.mark.req("PLAN-9")
+def test_at_equal_j_nothing_is_deleted_that_can_be_kept_and_as_few_bytes_move_as_possible() -> None:
+    problem = build([Shelf(3), Shelf(2), Shelf(4)], Vector(9, 9, (10,), 900), [root(2)], cost=NOTHING_COSTS)
+    choice = problem.planner().materialize(problem.options, Budget(None, None))
+    assert choice.node is not None and not evicted(choice)
+    work = WorldProgram(problem.world).immediate(choice.node.target, choice.node.projection, 10)
+    assert (work.to_host.operations, work.to_host.bytes) == (1, 200)
+
+
+@pytest.mark.req("PLAN-9")
+def test_at_equal_j_the_least_is_computed_then_the_session_s_own_is_taken_then_the_first() -> None:
+    def option(ordinal: int, owner: int, reused: int, bound: bool = False) -> Option:
+        checkpoint = problem.world.owners[OwnerId(owner)].checkpoints[0]
+        source = Source(OwnerId(owner), checkpoint, SourceMode.RETAIN)
+        return Option(ordinal, Activation(source, (4,)), 256, OwnerId(owner), reused=reused, bound=bound)
+
+    def chosen(*options: Option) -> int:
+        everything = Option(9, Activation(None, (4,)), 256)
+        choice = problem.planner().materialize([*options, everything], plenty())
+        assert choice.node is not None
+        return choice.node.option.ordinal
+
+    problem = build([Shelf(2), Shelf(2), Shelf(1)], Vector(9, 0, (20,), 0), [], cost=NOTHING_COSTS)
+    assert chosen(option(0, 2, 64), option(1, 0, 128)) == 1, "64 tokens less to compute"
+    assert chosen(option(0, 0, 128), option(1, 1, 128, bound=True)) == 1, "as much, and the session is bound to it"
+    assert chosen(option(1, 1, 128), option(0, 0, 128)) == 0, "nothing else tells"
 
 
 # --- guidance -----------------------------------------------------------------------------------------------------
@@ -221,7 +265,7 @@ def test_captures_against_the_complete_closure() -> None:
         option = problem.options[0]
         every = [j for outcomes in naive.closure(option, ways) if (j := naive.judged(option, outcomes)) is not None]
         best = min((judged.value for judged in every), default=0.0)
-        choice = problem.planner(wide=True).capture(option, Budget(10**9, 10**18))
+        choice = problem.planner().capture(option, Budget(None, None))
         if best < -1e-6:
             assert choice.node is not None and choice.node.value == pytest.approx(best), seed
         else:
@@ -310,10 +354,7 @@ def test_every_reason_to_stop_leaves_a_verified_incumbent(monkeypatch: pytest.Mo
         assert choice.node is not None and choice.node.adoptable
         seen.add(choice.stop)
     assert {Stop.TARGET_BUDGET, Stop.TIME_BUDGET} < seen
-    assert problem.planner(wide=True).materialize(problem.options, plenty()).stop in (
-        Stop.QUEUE_EXHAUSTED,
-        Stop.TARGET_BUDGET,
-    )
+    assert problem.planner().materialize(problem.options, Budget(None, None)).stop is Stop.QUEUE_EXHAUSTED
     many = build([Shelf(1) for _ in range(40)], Vector(50, 0, (41,), 0), [root(38)])
     planner = many.planner().planner
     steps = planner._search

@@ -201,3 +201,31 @@ def test_who_finds_no_place_in_the_catalog_is_told() -> None:
     managed.manager.before_pass(ask.request, 100, 1)
     (told,) = managed.manager.captures(ask.request)
     assert told.outcome == "skipped" and told.reason == "no place of the catalog was found for it"
+
+
+@pytest.mark.req("EVI-3", "DEF-1", "EVI-2")
+def test_an_entry_that_a_running_request_started_from_is_not_reclaimed_however_old() -> None:
+    """Two entries, and a request runs from the one that was hit longest ago: a third prefix takes the other's place."""
+    limits = replace(LIMITS, shared_cells=2, prefix_grid=True)
+    managed = Managed(Vector(16, 0, (400,), 0), limits)
+    books, tails = managed.manager.books, iter(range(100_000, 200_000))
+
+    def prompt(number: int) -> list[int]:
+        return [*range(1000 * number, 1000 * number + 256), next(tails)]
+
+    def shown_twice(number: int) -> OwnerId:
+        before = {entry.owner for entry in books.shared}
+        for who in ("one", "another"):
+            managed.run(prompt(number), session=f"{number} {who}")
+        (new,) = {entry.owner for entry in books.shared} - before
+        return new
+
+    older, newer = shown_twice(1), shown_twice(2)
+    ask = managed.ask(prompt(1))
+    running = managed.admit(ask)
+    assert isinstance(running, Admitted) and books.edges.owners() == {older}
+    assert managed.run(prompt(2)).reuse.source is SourceKind.SHARED_STABLE_PREFIX
+    third = shown_twice(3)
+    assert {entry.owner for entry in books.shared} == {older, third} and newer != third
+    managed.complete(ask, running)
+    managed.manager.audit()

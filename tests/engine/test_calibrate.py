@@ -83,9 +83,9 @@ def test_copies_are_of_several_sizes_and_numbers_in_every_direction() -> None:
 
 
 def test_the_stairs_leave_the_program_idle_and_count_what_stood_before() -> None:
-    program = Program(LedgerModel(), Vector(1, 0, (64,), 0))
+    program = Program(LedgerModel(), Vector(1, 0, (128,), 0))
     stopwatch = Planted()
-    samples = PrefillBench(program, 4096).measure(stopwatch)
+    samples = PrefillBench(program, 8192).measure(stopwatch)
     assert [s.work for s in samples[:3]] == [Prefill(0, 16), Prefill(16, 64), Prefill(80, 512)]
     assert [s.work.suffix for s in samples] == list(STAIRS)
     assert len(stopwatch.works) == 2 + ROUNDS * len(samples)
@@ -94,7 +94,7 @@ def test_the_stairs_leave_the_program_idle_and_count_what_stood_before() -> None
 
 
 def test_a_slow_model_climbs_lower_stairs() -> None:
-    slow = PrefillCost(0.0, 0.2e9, 0.0)  # five tokens a second
+    slow = PrefillCost(0.0, 0.05e9, 0.0)  # twenty tokens a second
     stopwatch = Planted(prefill=slow)
     samples = PrefillBench(Program(LedgerModel(), Vector(1, 0, (64,), 0)), 4096).measure(stopwatch)
     assert 0.7 * ROUND_NS < sum(s.ns for s in samples) <= ROUND_NS

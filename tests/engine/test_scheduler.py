@@ -161,6 +161,7 @@ def test_no_stream_of_requests_starves_the_head(seed: int, lanes: int) -> None:
     rng, scheduler, memory = random.Random(seed), Scheduler(lanes), Memory(12, lanes)
     started: list[ActiveRequest] = []
     number, waits_since, small = 0, dict[ActiveRequest, int](), rng.random() < 0.7
+    donors: dict[ActiveRequest, tuple[ActiveRequest, ...]] = {}  # what ran when each was first blocked as the head
     for round_ in range(150):
         if round_ < 100:
             for _ in range(rng.randint(0, 3)):
@@ -176,6 +177,8 @@ def test_no_stream_of_requests_starves_the_head(seed: int, lanes: int) -> None:
             able = memory.fits(request) if head is None else memory.may_pass(request, head, scheduler.donors)
             if not able:
                 scheduler.block(request, Revision(memory.revision))
+                if head is None:
+                    donors.setdefault(request, tuple(scheduler.running))
                 continue
             scheduler.start(request)
             started.append(request)
@@ -185,7 +188,10 @@ def test_no_stream_of_requests_starves_the_head(seed: int, lanes: int) -> None:
             memory.held[request] = memory.needs[request]
             memory.revision += 1
         if scheduler.waiting and len(scheduler.running) < lanes:
-            assert any(donor in scheduler.running for donor in scheduler.donors), "the head waits for nobody"
+            head = scheduler.waiting[0]
+            left = tuple(donor for donor in donors[head] if donor in scheduler.running)
+            assert left, "the head waits for nobody"
+            assert scheduler.donors == left, "who started later is no donor"
         for running in list(scheduler.running):
             memory.rounds[running] -= 1
             if memory.rounds[running] == 0:

@@ -127,3 +127,12 @@ def test_a_catalog_full_of_raw_prompts_takes_a_new_one(talk: Callable[..., Talk]
             (5, 3, "evicted", "SharedStablePrefix 600"),
             (7, 7, "evicted", "SharedStablePrefix 600"),
         ]
+
+
+@pytest.mark.req("CAN-3", "OPT-1")
+def test_nothing_is_shared_of_the_engine_s_own_accord_where_that_is_switched_off(talk: Callable[..., Talk]) -> None:
+    with talk(allow_engine_automatic_shared_prefixes=False) as engine:
+        for _ in range(3):
+            done = engine.say(engine.engine.prepare_text("x" * 600), "ok", CacheIntent())
+            assert line(done) == ("Root", 0, "none") and told(done) == []
+        assert not list(engine.manager.books.shared)

@@ -106,7 +106,7 @@ class Problem:
         capture = isinstance(self.options[0].demand, Capture)
         return frozenset(o for o in self.eligible if (o in self.shared) == capture)
 
-    def planner(self, *, wide: bool = False, cost: CostModel | None = None) -> Decided:
+    def planner(self, *, cost: CostModel | None = None) -> Decided:
         program, cost = WorldProgram(self.world), cost or self.cost
         paths = PathIndex(lambda a, b: self.texts[b][: len(self.texts[a])] == self.texts[a])
         for ref in self.texts:
@@ -125,7 +125,7 @@ class Problem:
             lambda: Eligible(self.entries, program.domain(self.eligible), self.cell_owners), free_cell=self.free_cell
         )
         objective = Objective(program.immediate, cost, portfolio, domain)
-        return Decided(Planner(program, objective, domain, wide=wide))  # type: ignore[arg-type]
+        return Decided(Planner(program, objective, domain))  # type: ignore[arg-type]
 
 
 class ProblemMaker(Ids):

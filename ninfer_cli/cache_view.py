@@ -98,6 +98,8 @@ def why_text(completion: Completion) -> str:
     for capture in statistics.captures:
         reason = f" ({capture.reason})" if capture.reason else ""
         lines.append(f"  kept {capture.kind.value} @ {capture.frontier}: {capture.outcome}{reason}")
+    if statistics.transfer.bytes:
+        lines.append(f"  copied {size(statistics.transfer.bytes)} in {statistics.transfer.ms:.1f} ms")
     planning = statistics.planning
     lines.append(f"  planned in {planning.ms:.1f} ms: {counted(planning.targets, 'target')}, {planning.stop}")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ninfer_cli.rescue import into_another
 from ninfer_cli.session_files import named_json, session_key
 from ninfer_cli.session_text import SessionText
 from ninfer_cli.wording import counted
@@ -61,7 +62,7 @@ def show(path: Path, settings: Settings, streams: Streams) -> int:
         streams.out.write("".join(streams.out.foreign(line) + "\n" for line in lines))
     if damage is None:
         return 0
-    streams.warn(damage if text is None else f"{damage}; --rebuild reads its text alone")
+    streams.warn(damage if text is None else f"{damage}; {into_another(path)}")
     return 1
 
 

@@ -130,7 +130,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("stop", Texts(), "End the reply before this text. Repeatable.", OUTPUT),
     Option("json", Switch(), "One JSON object per reply on standard output.", OUTPUT),
     Option("json-tokens", Switch(), "--json, with the token ids of prompt and reply.", OUTPUT),
-    Option("stats", Switch(), "One line of statistics per reply on standard error.", OUTPUT),
+    Option("stats", Switch(), "One line of statistics per reply on standard error; -v adds each token's fate.", OUTPUT),
     Option("raw", Switch(), "Show the reply's text as it is: no Markdown on a terminal.", OUTPUT),
     Option("quiet", Switch(), "Only the answer, warnings and errors.", OUTPUT, short="q"),
     Option("verbose", Switch(), "Print what was resolved; a traceback with an unexpected error.", OUTPUT, short="v"),

@@ -32,7 +32,7 @@ def run_calibration(settings: Settings, streams: Streams) -> int:
     streams.out.write(table(report))
     kept = report.coefficients
     if kept.transfers or kept.prefills:
-        streams.note(f"kept in {path}: later starts on {report.hardware} use it, of prefill those of this kind of model")
+        streams.note(f"kept in {path} for {report.hardware}, the prices of prefill for models of this shape")
     failed = [name for name, found in (("copies", kept.transfers), ("prefill", kept.prefills)) if not found]
     for name in failed:
         streams.warn(f"the timings of {name} scatter too much to be kept: try again when the machine does nothing else")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +61,7 @@ def restore_session(
     from ninfer_cli.commands.run import check_argument
     from ninfer_cli.opened_session import OpenedSession, check_target
     from ninfer_cli.output import open_streams
+    from ninfer_cli.rescue import into_another, rescue
     from ninfer_cli.settings import resolve
     from ninfer_cli.starting import started_engine
 
@@ -80,7 +82,8 @@ def restore_session(
         from ninfer_cli.inspection import show
 
         return show(Path(path), settings, streams)
-    opened = OpenedSession.at(Path(path), text_only=rebuild)
+    with nullcontext() if rebuild else rescue(Path(path), into_another(Path(path))):
+        opened = OpenedSession.at(Path(path), text_only=rebuild)
     with started_engine(settings, streams, sessions=not rebuild or bool(save)) as engine:
         return _restore(engine, opened, wishes, settings, streams)
 
@@ -88,6 +91,7 @@ def restore_session(
 def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Settings, streams: Streams) -> int:
     from ninfer_cli.asking import answer
     from ninfer_cli.opened_session import save_answer
+    from ninfer_cli.rescue import into_another, rescue
     from ninfer_cli.session_files import chat_command
     from ninfer_cli.wording import counted
 
@@ -97,7 +101,8 @@ def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Se
         lines = [f"its state is ignored; read again: {counted(tokens, 'token')} of its text"]
         _tell(settings, streams, wishes, {"rebuilt_tokens": tokens}, lines)
     else:
-        restored = opened.restore(engine, streams)
+        with rescue(opened.path, into_another(opened.path)):
+            restored = opened.restore(engine, streams)
         status = _resumable(engine, restored, wishes, settings, streams)
     text, paths = opened.text, list(opened.paths)
     if wishes.prompt is not None:

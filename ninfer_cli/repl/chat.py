@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from secrets import token_hex
@@ -16,6 +17,7 @@ from ninfer_cli.repl.keeping import Keeper
 from ninfer_cli.repl.node import Start, Turn
 from ninfer_cli.repl.surface import ScriptSurface, Surface
 from ninfer_cli.repl.tree import NodeId, Tree
+from ninfer_cli.rescue import TEXT_ALONE, rescue
 from ninfer_cli.sessions import Kept
 from ninfer_core import CacheIntent, FinishReason, GenerationRequest, Message, PromptTooLong, UsageError
 
@@ -228,7 +230,8 @@ class Chat:
             SessionError, UsageError: one line; nothing has changed then.
         """
         self.keeper.keep(self)
-        kept, restored = self.keeper.bring_back(self, path, rebuild=rebuild)
+        with nullcontext() if rebuild else rescue(path, TEXT_ALONE):
+            kept, restored = self.keeper.bring_back(self, path, rebuild=rebuild)
         self._replace(kept.tree, kept.files, () if restored is None else restored.paths)
         self.cache_use = self.engine.cache_table().axes
         return restored

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ninfer_core import SessionError, SessionInUse, UsageError
+from ninfer_core import UsageError
 
 if TYPE_CHECKING:
     from ninfer_cli.output import Streams
@@ -80,24 +80,8 @@ class Opening:
             chat.keeper.keep_at(path)
             streams.note(f"{path}: a new conversation, kept there")
             return
-        try:
-            restored = chat.restore(path, rebuild=self.rebuild)
-        except SessionInUse:
-            raise  # nothing is wrong with it that --rebuild could help
-        except SessionError as error:
-            hint = " (--rebuild reads its text alone)" if not self.rebuild and _readable(path) else ""
-            raise SessionError(f"{error}{hint}") from error
+        restored = chat.restore(path, rebuild=self.rebuild)
         for line in restored_text(chat, path, restored)[0].split("\n"):
             streams.note(line)
         if settings.autosave and chat.keeper.place is None:
             streams.note(f"what comes is kept in {chat.keeper.path}; {path} stays as it is")
-
-
-def _readable(path: Path) -> bool:
-    """Whether a session's text can be had without its state."""
-    from ninfer_core import open_text
-
-    try:
-        return "conversation" in open_text(path).value
-    except SessionError:
-        return False

@@ -313,14 +313,15 @@ def _difference(saved: Any, mine: Mapping[str, Any]) -> str:
     """Which fact of the model differs, in a line."""
     if not isinstance(saved, dict):
         return "the session does not say which model it belongs to (model): restore a copy"
-    rebuild = "start the model that saved it, or read its text again with --rebuild"
+    other = "start the model that saved it"
     for name, what in (("dtype", "dtype"), ("layers", "layer count"), ("vocab", "vocabulary")):
         if saved.get(name) != mine[name]:
             found = str(saved.get(name))[:40]
-            return f"the session was saved with another {what} ({found}, not {mine[name]}): {rebuild}"
+            advice = f"start the model with --dtype {found}" if name == "dtype" else other
+            return f"the session was saved with another {what} ({found}, not {mine[name]}): {advice}"
     for name, what in (("tokenizer", "tokenizer"), ("template", "chat template")):
         if saved.get(name) != mine.get(name):
-            return f"the session was saved with another {what} (digest of the {what}): {rebuild}"
+            return f"the session was saved with another {what} (digest of the {what}): {other}"
     if saved.get("fingerprint") != mine["fingerprint"]:
-        return f"the session belongs to another model (fingerprint of the weights): {rebuild}"
-    return f"the session belongs to another model (shape of its state): {rebuild}"
+        return f"the session belongs to another model (fingerprint of the weights): {other}"
+    return f"the session belongs to another model (shape of its state): {other}"

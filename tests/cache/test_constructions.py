@@ -10,7 +10,7 @@ from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.planning.pressure import Sole
 from ninfer_core.program.planning.target import Activation, Source, SourceMode, Target
 from tests.cache.test_planner import Shelf, build
-from tests.cache.test_planner_brute import LIMITS, Simulated, default_budget, enumerate_all, problems, regret, verified
+from tests.support.closure import LIMITS, Simulated, default_budget, enumerate_all, problems, regret, verified
 
 TIGHT = (1321, 100786, 41001805)
 """Answered well within less than the default time; with that they would tell less."""

@@ -19,7 +19,7 @@ from ninfer_core.cache.cost import SATURATED_NS, CostModel, PrefillCost, Transfe
 from ninfer_core.cache.planner import Choice
 from ninfer_core.contract.plans import Readiness
 from ninfer_core.program.planning.target import Target
-from tests.cache.test_planner_brute import ASSESSMENT_NS, Simulated, problems, verified, why_none
+from tests.support.closure import ASSESSMENT_NS, Simulated, problems, verified, why_none
 from tests.support.naive_value import Naive
 from tests.support.portfolios import Problem, ProblemMaker, WorldProgram
 

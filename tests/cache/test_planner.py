@@ -25,7 +25,7 @@ from ninfer_core.program.ledger.geometry import Geometry, Vector
 from ninfer_core.program.ledger.objects import Checkpoint, Lane, Owner, Replicas, Role
 from ninfer_core.program.ledger.world import World
 from ninfer_core.program.planning.target import Activation, Capture, Source, SourceMode
-from tests.cache.test_planner_brute import problems
+from tests.support.closure import problems
 from tests.support.naive_value import Naive
 from tests.support.portfolios import Problem, WorldProgram
 

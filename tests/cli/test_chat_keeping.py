@@ -257,7 +257,7 @@ def test_a_file_that_is_cut_short_opens_with_rebuild(home: Path, chat) -> None:
     for length in (len(data) - 1, behind):
         path.write_bytes(data[:length])
         refused = chat("Who am I?", options=("--session", str(path), "--no-autosave"))
-        assert refused.status == 1 and "damaged" in refused.err and "(--rebuild reads its text alone)" in refused.err
+        assert refused.status == 1 and "damaged" in refused.err and "; --rebuild reads its text alone" in refused.err
         back = chat("/tree", options=("--session", str(path), "--rebuild", "--no-autosave"))
         assert back.status == 0 and len(back.results["/tree"]["result"]) == 2, back.err
         inside = chat(f"/restore {path} --rebuild", options=("--no-autosave",))

@@ -160,13 +160,18 @@ def test_a_file_cut_short_behind_its_text_is_read_with_rebuild(
 
 
 @pytest.mark.req("SES-4")
-def test_inspect_shows_what_can_be_read_of_a_damaged_session(ninfer: Ninfer, document: Path) -> None:
+def test_of_a_damaged_session_every_command_says_what_can_be_read(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
     whole = real(ninfer, None, "restore-session", "doc", "--inspect")
     sound = json.loads(real(ninfer, None, "restore-session", "doc", "--inspect", "--json").stdout)
     assert sound["ok"] and sound["result"]["damage"] is None
     (ninfer.home / "cut").write_bytes(document.read_bytes()[:-5])
     shown = real(ninfer, None, "restore-session", "cut", "--inspect")
-    line = "cut is damaged (5 bytes missing at its end): restore a copy; --rebuild reads its text alone"
+    rescue = "ninfer restore-session cut --rebuild --save NEW reads its text alone"
+    line = f"cut is damaged (5 bytes missing at its end): restore a copy; {rescue}"
+    for command in (("run", "--session", "cut", "Hello"), ("restore-session", "cut")):
+        assert real(ninfer, models[0], *command).stderr == f"ninfer: {line}\n"
     assert shown.returncode == 1 and shown.stdout == whole.stdout and shown.stderr == f"ninfer: {line}\n"
     as_json = json.loads(real(ninfer, None, "restore-session", "cut", "--inspect", "--json").stdout)
     damage = as_json["result"].pop("damage")
@@ -287,3 +292,31 @@ def test_only_commands_that_use_sessions_pay_for_the_fingerprint(
         done = real(ninfer, models[0], *arguments)
         assert done.returncode == 0, (arguments, done.stderr)
         assert seen.pop() is wanted and not seen, arguments
+
+
+@pytest.mark.req("SES-4")
+def test_a_session_of_another_dtype_names_the_one_to_give_and_no_option_that_is_not_there(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
+    done = real(ninfer, models[0], "run", "--session", "doc", "--dtype", "float16", "Hello")
+    assert done.returncode == 1 and not done.stdout
+    saved = json.loads(real(ninfer, None, "restore-session", "doc", "--inspect", "--json").stdout)["result"]["dtype"]
+    advice = (
+        f"start the model with --dtype {saved}; ninfer restore-session doc --rebuild --save NEW reads its text alone"
+    )
+    assert done.stderr.endswith(f"another dtype ({saved}, not float16): {advice}\n")
+
+
+@pytest.mark.req("STAT-1", "STAT-2")
+def test_with_v_the_statistics_tell_the_fate_of_every_token(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
+    done = real(ninfer, models[0], "run", "--session", "doc", "--stats", "-v", "What is on Monday?")
+    first, *fates = [line for line in done.stderr.split("\n") if line and not line.startswith("ninfer: ")]
+    assert done.returncode == 0 and first.startswith("reused ")
+    reused, prompt = map(int, first.split()[1].split("/"))
+    assert fates[0] == f"{prompt} prompt tokens, {reused} reused, {prompt - reused} computed"
+    spans = [tuple(map(int, line.split()[0].split(".."))) for line in fates if ".." in line.split()[0]]
+    assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])] and spans[-1][1] == prompt
+    assert any(line.startswith("  kept ") for line in fates) and fates[-1].startswith("  planned in ")
+    assert "kept " not in real(ninfer, models[0], "run", "--session", "doc", "--stats", "What is on Monday?").stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.cache.books import Books
@@ -96,13 +96,15 @@ class Persistence:
             proven: somebody vouches for it: it goes before what nobody does.
 
         Raises:
-            SessionError: another model, a damaged directory, or room for nothing.
+            SessionError: another model, a damaged directory or state, or room for nothing. Nothing has changed then.
         """
         if content.header["continuations"] and not self._books.private.cells:
             raise NoRoom("the context cache is off: a session's state has no place (leave out --no-cache)")
         resident, released = self._program.resident(content), 0
         kept = frozenset(resident.values())
         while not (fit := self._program.restorable(content, self._books.private.free_cells, resident)).complete:
+            if not released:
+                self._check(content, resident)
             if not self._release_one(kept, fit.lacks):
                 break
             released += 1
@@ -123,6 +125,12 @@ class Persistence:
     def verify(self, owner: OwnerId, ref: CheckpointRef) -> Verification:
         """Replay a restored checkpoint cold and compare it with its state (product: Trust)."""
         return self._program.verify_checkpoint(owner, ref)
+
+    def _check(self, content: SessionContent, resident: Mapping[int, OwnerId]) -> None:
+        """Nobody is released for what would be refused all the same. Raises SessionError."""
+        spare = [owner for owner in self._books.eligible() if owner not in resident.values()]
+        cells = self._books.private.free_cells + sum(not self._books.is_shared(owner) for owner in spare)
+        self._program.check_continuations(content, cells, resident, spare)
 
     def _on_path(self, entry: Entry, paths: Sequence[bytes]) -> bool:
         tokens = self._program.record(entry.checkpoints[-1].ref).identity.tokens

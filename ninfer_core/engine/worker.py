@@ -333,7 +333,8 @@ class Worker:
         except BaseException as error:
             self._end(request, FinishReason.ERROR, error)
             return
-        if end is not None:
+        # What closes the think block before the first token runs with the prompt, and no lease has counted it.
+        if end is not None and self._grown(request):
             self._pass([request], end - request.prefilled)
 
     def _decode(self) -> None:

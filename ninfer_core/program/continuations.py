@@ -64,6 +64,16 @@ class Continuations:
         """What of a content finds room now. Raises SessionError."""
         return self._restorer.restorable(content, cells, resident)
 
+    def check(
+        self, content: SessionContent, cells: int, resident: Collection[int], releasable: Collection[OwnerId]
+    ) -> None:
+        """Whether something of a content can be restored once these owners are released: before one of them is.
+
+        Raises:
+            SessionError: as `restore`. Nothing changes.
+        """
+        self._restorer.check(content, self.model_facts(), cells, resident, releasable)
+
     def restore(self, content: SessionContent, cells: int = 1 << 30, resident: Collection[int] = ()) -> Restored:
         """Publish what fits of a checked content as private owners (SES-1, SES-3). The revision advances.
 

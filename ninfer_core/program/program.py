@@ -101,6 +101,7 @@ class Program:
         self.snapshot, self.save_continuations = continuations.snapshot, continuations.save
         self.selection, self.restorable = continuations.selection, continuations.restorable
         self.resident = continuations.resident
+        self.check_continuations = continuations.check
         self.restore_continuations = continuations.restore
 
         verifier = Verifier(model, self.physical, self.records)

@@ -123,6 +123,36 @@ class Restorer:
         """What finds room now. Changes nothing; raises SessionError for an inconsistent directory."""
         return self._parse(content.header, _sizes(content)).without(resident).fit(self._room(cells))
 
+    def check(
+        self,
+        content: SessionContent,
+        facts: Mapping[str, Any],
+        cells: int,
+        resident: Collection[int] = (),
+        releasable: Collection[OwnerId] = (),
+    ) -> None:
+        """Whether something of a content can be restored once these owners are released: before one of them is.
+        Changes nothing.
+
+        Args:
+            cells, resident: as in `restore`, with the owners released.
+
+        Raises:
+            SessionError: as `restore`.
+        """
+        if content.header.get("model") != facts:
+            raise SessionError(_difference(content.header.get("model"), facts))
+        directory = self._parse(content.header, _sizes(content)).without(resident)
+        room = self._room(cells, releasable)
+        fit = directory.fit(room)
+        if directory.continuations and not fit.directory.continuations:
+            raise _no_room(directory.continuations[0], room, fit.lacks)
+        self._ledgers(content, fit.directory)
+        for place in fit.directory.images():
+            if not self._physical.images.finite(content.tensors["images"][place]):
+                raise SessionError("the session's state holds numbers that are not finite (state): do not use it")
+        self._check_pages_finite(content, fit.directory)
+
     def restore(
         self,
         content: SessionContent,
@@ -145,18 +175,9 @@ class Restorer:
             SessionError: another model, an inconsistent directory, non-finite state, or room for nothing of it.
                 Nothing changed then.
         """
-        if content.header.get("model") != facts:
-            raise SessionError(_difference(content.header.get("model"), facts))
-        directory = self._parse(content.header, _sizes(content)).without(resident)
-        fit = directory.fit(self._room(cells))
-        if directory.continuations and not fit.directory.continuations:
-            raise self._no_room(directory.continuations[0], cells, fit.lacks)
-        ledgers = self._ledgers(content, fit.directory)
-        for place in fit.directory.images():
-            if not self._physical.images.finite(content.tensors["images"][place]):
-                raise SessionError("the session's state holds numbers that are not finite (state): do not use it")
-        self._check_pages_finite(content, fit.directory)
-        return self._publish(fit, content, ledgers, next_owner)
+        self.check(content, facts, cells, resident)
+        fit = self.restorable(content, cells, resident)
+        return self._publish(fit, content, self._ledgers(content, fit.directory), next_owner)
 
     # --- checks ---------------------------------------------------------------------------------------------------
     def _parse(self, header: Mapping[str, Any], sizes: Sizes) -> Directory:
@@ -192,18 +213,14 @@ class Restorer:
                 if not store.finite(rows[place], tokens):
                     raise SessionError("the session's keys and values are not finite (state): do not use it")
 
-    def _room(self, cells: int) -> Room:
+    def _room(self, cells: int, released: Collection[OwnerId] = ()) -> Room:
+        """What is free once these owners are gone."""
         world = self._physical.world
+        for owner in released:
+            world = world.without_owner(owner)
         free, used = world.geometry.capacity, world.used()
         images = free.device_images - used.device_images + free.host_images - used.host_images
         return Room(cells, images, tuple(a - b for a, b in zip(free.pages, used.pages, strict=True)))
-
-    def _no_room(self, newest: SavedContinuation, cells: int, lacks: Collection[str]) -> NoRoom:
-        room, need = self._room(cells), len(newest.endpoint.pages[0])
-        return NoRoom(
-            f"no room for the session (its newest continuation needs {need} KV pages, a StateImage and a place; "
-            f"{room.pages[0]} pages, {room.images} images and {cells} places are free): raise " + options_for(lacks)
-        )
 
     # --- publication ----------------------------------------------------------------------------------------------
     def _publish(self, fit: Fit, content: SessionContent, ledgers: list[_Ledger], next_owner: int) -> Restored:
@@ -286,6 +303,14 @@ class Restorer:
     def _record_of(continuation: SavedContinuation, ledger: _Ledger, frontier: int) -> tuple[Identity, Trace]:
         identity = Identity.of(ledger.tokens, continuation.cuts, continuation.mode, frontier)
         return identity, trace_until(ledger.trace, frontier)
+
+
+def _no_room(newest: SavedContinuation, room: Room, lacks: Collection[str]) -> NoRoom:
+    need = len(newest.endpoint.pages[0])
+    return NoRoom(
+        f"no room for the session (its newest continuation needs {need} KV pages, a StateImage and a place; "
+        f"{room.pages[0]} pages, {room.images} images and {room.cells} places can be had): raise " + options_for(lacks)
+    )
 
 
 def options_for(lacks: Collection[str]) -> str:

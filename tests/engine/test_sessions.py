@@ -271,6 +271,45 @@ def test_room_is_made_for_every_checkpoint_before_one_is_dropped(
         assert restored.dropped and restored.advice == "--device-state-slots"
 
 
+@pytest.mark.req("SES-3", "SES-4", "RET-2")
+@pytest.mark.parametrize("why", ["no room for the session", "not finite"])
+def test_nobody_is_released_for_a_session_that_is_refused(tiny_directory: Path, tmp_path: Path, why: str) -> None:
+    """Ten pages are wanted. Of 16 a running request is promised nine; of 12 all could be had, and the state is bad."""
+    pages = 16 if "room" in why else 12
+    options = EngineOptions(
+        model=tiny_directory,
+        max_concurrency=2,
+        max_context=700,
+        kv_capacity=64 * 16,
+        cache=ContextCacheOptions(device_state_slots=6, host_state_slots=0, host_kv_capacity_bytes=0),
+    )
+    with Engine(options) as first:
+        prompt = first.prepare_tokens([5] * 600)
+        done = first.generate(prompt, max_new=2, sampling=GREEDY)
+        if "finite" in why:
+            for plane in first._worker._program.physical.images.planes.recurrent:
+                plane.fill_(float("nan"))
+        first.save_session(tmp_path / "talk", [(*prompt.token_ids, *done.token_ids)], {})
+    with Engine(replace(options, kv_capacity=64 * pages)) as engine:
+        prompt = engine.prepare_tokens([9] * 200)
+        done = engine.generate(prompt, max_new=2, sampling=GREEDY)
+        again = engine.prepare_tokens([*prompt.token_ids, *done.token_ids, 1])
+        before = engine.residency([again])
+        assert before[0].frontier == 201
+        running = None
+        if "room" in why:
+            request = GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True)
+            running = engine.submit(request)
+            running.next_event()  # it is Active
+        with pytest.raises(SessionError, match=why):
+            engine.restore_session(tmp_path / "talk")
+        assert engine.residency([again]) == before
+        if running is not None:
+            running.cancel()
+            running.result(60)
+        engine.audit()
+
+
 @pytest.mark.req("SES-2")
 def test_the_end_of_a_prefill_is_stored_once(engine: Engine, tmp_path: Path) -> None:
     prompt = engine.prepare_prefix([Message("system", "Be exact.")], "A report of some length. " * 9)

@@ -304,6 +304,17 @@ def test_a_budget_of_nothing_goes_on_with_the_answer() -> None:
         assert list(result.token_ids) == [61, 62, *engine.model.greedy([*PROMPT, 61, 62], 4)]
 
 
+@pytest.mark.req("ACT-3")
+def test_a_closing_before_the_first_token_finds_its_room_though_no_lease_counted_it() -> None:
+    prompt, closing = list(range(1, 62)), (61, 62, 63, 61, 62)  # the promise ends within the second page's first tokens
+    with BenchEngine(lease=1) as engine:
+        output = PlainOutput(reasoning_until=62)
+        result = engine.submit(prompt, 9, output, thinking_budget=0, thinking_close=closing).result()
+        assert result.error is None
+        assert list(result.token_ids) == [*closing, *engine.model.greedy([*prompt, *closing], 4)]
+    assert free(engine)
+
+
 def test_reasoning_and_answer_are_separate_events() -> None:
     with BenchEngine() as engine:
         third = engine.model.greedy(PROMPT, 3)[-1]

@@ -132,7 +132,7 @@ def option_lines(parameter: Any) -> list[str]:
 
 def options(command: Any) -> list[str]:
     panels: dict[str, list[str]] = {}
-    context = typer.Context(command)
+    context = typer.Context(command, **app.info.context_settings)  # which knows -h
     for parameter in command.get_params(context):
         if parameter.param_type_name == "option":
             panel = getattr(parameter, "rich_help_panel", None) or "Other"
@@ -207,7 +207,7 @@ def environment(name: str, command: Any) -> list[str]:
             ".TP",
             "\\fBNINFER_\\fR\\fIOPTION\\fR",
             escaped("A default for every command, for instance NINFER_MAX_NEW=500. An option given on the command "
-                    "line wins over it, and it wins over config.toml."),
+                    "line wins over it, and it wins over config.toml. One that no option has is warned of."),
             ".TP",
             "\\fBHF_HOME\\fR, \\fBHF_ENDPOINT\\fR, \\fBHF_TOKEN\\fR, \\fBHF_HUB_OFFLINE\\fR",
             escaped("As everywhere with Hugging Face: where models are kept, and whence they come."),

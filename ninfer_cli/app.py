@@ -17,7 +17,7 @@ from ninfer_cli.commands.save_session import save_session
 from ninfer_cli.help_page import GroupedCommand
 from ninfer_cli.interrupts import install_termination
 from ninfer_cli.optional_value import ChatCommand
-from ninfer_cli.output import hold_standard_streams
+from ninfer_cli.output import STANDARD_OUTPUT, hold_standard_streams, named
 
 app = typer.Typer(
     name="ninfer",
@@ -57,7 +57,7 @@ def ninfer(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console entry point: parse, then work, then exit with product.md's status."""
+    """Parse, then work, then exit with product.md's status. The console enters through __main__."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     install_termination()
     hold_standard_streams()
@@ -65,10 +65,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parse_and_work(words: list[str]) -> int:
-    job: Any = app(args=words, prog_name="ninfer", standalone_mode=False)
+    # What is written here is the help or the version; only --install-completion writes other files.
+    with named(None if "--install-completion" in words else STANDARD_OUTPUT):
+        job: Any = app(args=words, prog_name="ninfer", standalone_mode=False)
     if callable(job):  # a command was parsed; what it returned is its work (options.takes)
+        _warn_of_variables()
         return int(job())
     return int(job or 0)  # --help, --version
+
+
+def _warn_of_variables() -> None:
+    from ninfer_cli.output import open_streams
+    from ninfer_cli.settings import unknown_variables
+
+    streams = open_streams()
+    for line in unknown_variables():
+        streams.warn(line)
 
 
 def _asks_for_tracebacks(words: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ import typer
 
 from ninfer_cli.cleaning import one_line
 from ninfer_cli.interrupts import Terminated
-from ninfer_cli.output import is_terminal
+from ninfer_cli.output import STANDARD_OUTPUT, is_closed_pipe, is_terminal, named
 from ninfer_core import NinferError, UsageError
 
 RUNTIME_ERROR, USAGE_ERROR, INTERRUPTED = 1, 2, 130
@@ -20,6 +20,11 @@ OUT_OF_MEMORY_LIBRARIES = "out of memory while loading torch: close other progra
 OUT_OF_MEMORY = (
     "out of memory: lower --max-context, --max-concurrency or --kv-capacity, try --dtype bfloat16, or a smaller model"
 )
+FULL = {
+    errno.ENOSPC: "no space left on the device",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the file would be too large",
+}
 _CLICK_ERROR = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
@@ -27,7 +32,8 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> int:
     """Run work and return the process's exit status. Flushes both streams, so that nothing is left to fail later."""
     try:
         status = work()
-        sys.stdout.flush()
+        with named(STANDARD_OUTPUT):
+            sys.stdout.flush()
     except BaseException as error:
         status = _status_of(error, verbose=verbose)
     _flush_or_drop()
@@ -41,7 +47,7 @@ def _status_of(error: BaseException, *, verbose: bool) -> int:
         return INTERRUPTED
     if isinstance(error, Terminated):
         return error.status
-    if _is_closed_pipe(error):
+    if is_closed_pipe(error):
         return 0  # the reader has had enough: that is its right
     if verbose:
         _print_traceback()
@@ -63,8 +69,8 @@ def _unexpected(error: BaseException, *, verbose: bool) -> str:
         return OUT_OF_MEMORY_LIBRARIES
     if isinstance(error, ImportError) or (isinstance(error, OSError) and ".so" in text):
         return f"the installation is broken: {text}: install ninfer and its requirements again"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return f"no space left on the device: {text}"
+    if isinstance(error, OSError) and (full := _not_written(error)):
+        return full
     hint = "" if verbose else ": -v shows the traceback"
     return f"unexpected {kind}: {text or 'no message'}{hint}"
 
@@ -80,10 +86,12 @@ def _could_not_map(error: BaseException) -> bool:
     return False
 
 
-def _is_closed_pipe(error: BaseException) -> bool:
-    """EPIPE, or EIO from a terminal that hung up."""
-    return isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO)
-                                                  and error.filename is None)  # fmt: skip
+def _not_written(error: OSError) -> str | None:
+    """What to say where a file found no room. One that the error does not name is not guessed."""
+    reason = FULL.get(error.errno or 0)
+    if reason is None or error.filename is None:
+        return reason
+    return f"{error.filename} cannot be written: {reason}"
 
 
 def _help_hint(error: BaseException) -> str:

@@ -6,19 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ninfer_cli.wording import counted
+from ninfer_core import size_text as size
 
 if TYPE_CHECKING:
     from ninfer_core import AxisUse, CacheTable, Completion, OwnerRow, Verification
-
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(count: int) -> str:
-    """Bytes for people."""
-    value, unit = float(count), 0
-    while value >= 1024 and unit < len(UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{value:.0f} {UNITS[unit]}" if unit == 0 else f"{value:.1f} {UNITS[unit]}"
 
 
 def use_text(axes: Sequence[AxisUse]) -> str:

@@ -26,6 +26,9 @@ MODEL, CACHE, PROMPT, SAMPLING, THINKING, OUTPUT = (
 )
 
 
+PREFIX = "NINFER_"
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option.
@@ -52,7 +55,7 @@ class Option:
 
     @property
     def variable(self) -> str:
-        return "NINFER_" + self.key.upper()
+        return PREFIX + self.key.upper()
 
     def parameter(self) -> inspect.Parameter:
         """A keyword-only parameter that Typer turns into the flag. None and [] mean: not given."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -13,6 +16,7 @@ from ninfer_cli.cleaning import clean, one_line
 
 DIM, RESET = "\x1b[2m", "\x1b[0m"
 ERASE_LINE = "\r\x1b[K"
+STANDARD_OUTPUT = "standard output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +27,27 @@ class Stream:
         file: where it goes.
         terminal: a person's terminal: text that ninfer did not write is cleaned before it is shown.
         styled: a terminal that may also get colour and cursor codes.
+        name: what an error calls it; None drops what cannot be written, for the answer does not depend on it.
     """
 
     file: TextIO
     terminal: bool
     styled: bool
+    name: str | None = None
 
     def write(self, text: str) -> None:
-        """Write and flush: a reply is seen as it comes."""
-        self.file.write(text)
-        self.file.flush()
+        """Write and flush: a reply is seen as it comes.
+
+        Raises:
+            OSError: it cannot be written; with its name, so that no other file is blamed. Or its reader has gone.
+        """
+        try:
+            with named(self.name):
+                self.file.write(text)
+                self.file.flush()
+        except OSError as error:
+            if self.name is not None or is_closed_pipe(error):
+                raise
 
     def dim(self, text: str) -> str:
         return f"{DIM}{text}{RESET}" if self.styled and text else text
@@ -78,16 +93,16 @@ class Streams:
 
 def open_streams(*, no_color: bool = False, quiet: bool = False) -> Streams:
     """The process's own streams. Off a terminal the encoding is UTF-8 whatever the locale says."""
-    return Streams(_stream(sys.stdout, no_color), _stream(sys.stderr, no_color), quiet)
+    return Streams(_stream(sys.stdout, no_color, STANDARD_OUTPUT), _stream(sys.stderr, no_color), quiet)
 
 
-def _stream(file: TextIO, no_color: bool) -> Stream:
+def _stream(file: TextIO, no_color: bool, name: str | None = None) -> Stream:
     terminal = is_terminal(file)
     reconfigure = getattr(file, "reconfigure", None)
     if reconfigure is not None:
         # backslashreplace: a lone surrogate from a tokenizer is spelled out instead of ending the reply
         reconfigure(errors="backslashreplace", **({} if terminal else {"encoding": "utf-8"}))
-    return Stream(file, terminal, terminal and not no_color and may_style())
+    return Stream(file, terminal, terminal and not no_color and may_style(), name)
 
 
 def hold_standard_streams() -> None:
@@ -104,6 +119,23 @@ def hold_standard_streams() -> None:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (as long as the process)
     if sys.stderr is None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+
+
+@contextmanager
+def named(name: str | None) -> Iterator[None]:
+    """Within this context something is written that errors name no file of: let them, unless its reader has gone."""
+    try:
+        yield
+    except OSError as error:
+        if name is None or error.filename is not None or is_closed_pipe(error):
+            raise
+        raise OSError(error.errno, error.strerror, name) from error
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """EPIPE, or EIO from a terminal that hung up."""
+    return isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO)
+                                                  and error.filename is None)  # fmt: skip
 
 
 def is_terminal(file: object) -> bool:

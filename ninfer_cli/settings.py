@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ninfer_cli.config import read_config
-from ninfer_cli.options import ALL_OPTIONS, Option
+from ninfer_cli.options import ALL_OPTIONS, PREFIX, Option
 from ninfer_core import UsageError
 
 if TYPE_CHECKING:
@@ -165,6 +166,21 @@ def resolve(given: Mapping[str, object], environment: Mapping[str, str] | None =
     settings = Settings(**values, origins=origins)
     settings.sampling()
     return settings
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A line for each variable that looks like an option's and is none's: nobody reads it.
+
+    An error would be too much: unlike config.toml, the environment is not ninfer's alone.
+    """
+    environment = os.environ if environment is None else environment
+    known = {option.variable.removeprefix(PREFIX): option.variable for option in ALL_OPTIONS}
+    for name in sorted(environment):
+        word = name.removeprefix(PREFIX)
+        if word != name and word not in known and environment[name]:
+            near = difflib.get_close_matches(word.upper(), known, n=1)
+            hint = f"did you mean {known[near[0]]}?" if near else "unset it, ninfer --help shows what there is"
+            yield f"{name} is no option of ninfer's, it has no effect: {hint}"
 
 
 def _flag(option: Option, value: object) -> object:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ninfer_core.byte_size import size_text
     from ninfer_core.contract.cache_table import AxisUse, CacheTable, OwnerRow, Residency
     from ninfer_core.contract.intent import CacheIntent, CacheMode
     from ninfer_core.contract.progress import LoadProgress
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from ninfer_core.errors import (
         CalibrationError,
         CapacityError,
+        ContextTooLong,
         EngineClosed,
         ModelError,
         NinferError,
+        NoRoomForContext,
         PromptTooLong,
         QueueFull,
         ReplyError,
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from ninfer_core.strict_json import check_value, load_json
 
 _HOMES = {
+    "ninfer_core.byte_size": ("size_text",),
     "ninfer_core.contract.progress": ("LoadProgress",),
     "ninfer_core.contract.prompt": ("PreparedPrompt",),
     "ninfer_core.contract.sampling": ("SamplingParams",),
@@ -96,9 +100,11 @@ _HOMES = {
     "ninfer_core.errors": (
         "CalibrationError",
         "CapacityError",
+        "ContextTooLong",
         "EngineClosed",
         "ModelError",
         "NinferError",
+        "NoRoomForContext",
         "PromptTooLong",
         "QueueFull",
         "ReplyError",
@@ -127,6 +133,7 @@ __all__ = [
     "CapacityError",
     "Completion",
     "ContextCacheOptions",
+    "ContextTooLong",
     "Conversation",
     "DownloadProgress",
     "Engine",
@@ -143,6 +150,7 @@ __all__ = [
     "Message",
     "ModelError",
     "NinferError",
+    "NoRoomForContext",
     "OwnerRow",
     "Prefilled",
     "PreparedPrompt",
@@ -176,6 +184,7 @@ __all__ = [
     "open_text",
     "parse_messages",
     "resolve_model",
+    "size_text",
     "write_random_checkpoint",
 ]
 

@@ -41,6 +41,18 @@ class CapacityError(NinferError):
     """The machine's memory cannot hold what the options ask for. Says what to lower."""
 
 
+class ContextTooLong(UsageError):
+    """max_context is beyond what the model can attend to. Carries the model's longest."""
+
+    def __init__(self, max_context: int, longest: int) -> None:
+        super().__init__(f"max-context is {max_context} and the model's longest is {longest}: lower it")
+        self.longest = longest
+
+
+class NoRoomForContext(CapacityError):
+    """The pool of keys and values, or the memory for it, is smaller than the context that was asked for."""
+
+
 class QueueFull(NinferError):
     """The Engine's bounded queue has no room: try again when a request has ended."""
 

@@ -11,7 +11,7 @@ import typer
 
 from ninfer_cli.kinds import Choice
 from ninfer_cli.options import CACHE, MODEL, OPTIONS, own, takes
-from ninfer_core import UsageError
+from ninfer_core import CapacityError, ContextTooLong, NoRoomForContext, UsageError
 
 if TYPE_CHECKING:
     from ninfer_cli.benchmark.plan import BenchTest
@@ -149,15 +149,32 @@ def _rows(
 
     if other and installed(other) is None:
         raise UsageError(f"--compare {other}: it is not installed: pip install {other}")
+    longest = max(tests, key=lambda test: test.context)
     sizes = replace(
         settings,
-        max_context=settings.max_context or max(test.context for test in tests),
+        max_context=settings.max_context or longest.context,
         max_concurrency=settings.max_concurrency or max(test.batch for test in tests),
     )
-    if other is not None:
-        return compare(tests, _order(sizes, streams), repetitions, streams.note)
-    with started_engine(sizes, streams) as engine:
-        return [_row(engine, test, repetitions) for test in tests]
+    with _told_of(longest.name, longest.context, settings):
+        if other is not None:
+            return compare(tests, _order(sizes, streams), repetitions, streams.note)
+        with started_engine(sizes, streams) as engine:
+            return [_row(engine, test, repetitions) for test in tests]
+
+
+@contextmanager
+def _told_of(test: str, context: int, settings: Settings) -> Iterator[None]:
+    """Within this context a test has chosen the context's length, unless somebody has given one: what is wrong with it
+    is told in the test's name."""
+    try:
+        yield
+    except (ContextTooLong, NoRoomForContext) as error:
+        if settings.max_context is not None:
+            raise
+        needs = f"{test} needs a context of {context} tokens"
+        if isinstance(error, ContextTooLong):
+            raise UsageError(f"{needs} and the model's longest is {error.longest}: choose a shorter test") from error
+        raise CapacityError(f"{needs}: {error}, or choose a shorter test") from error
 
 
 def _reuse_rows(
@@ -168,7 +185,10 @@ def _reuse_rows(
 
     rows = []
     for tokens in dict.fromkeys(test.tokens for test in scenarios):
-        sizes = replace(settings, max_context=settings.max_context or 2 * tokens + 1024)
+        context = 2 * tokens + 1024
+        names = [test.name for test in scenarios if test.tokens == tokens]
+        name = names[0] if len(set(names)) == 1 else "reuse"
+        sizes = replace(settings, max_context=settings.max_context or context)
         info: list[EngineInfo] = []
 
         @contextmanager
@@ -177,7 +197,8 @@ def _reuse_rows(
                 info[:] = [started.info]
                 yield started
 
-        found = run_reuse(engine, tokens, repetitions)
+        with _told_of(f"{name}@d{tokens}", context, settings):
+            found = run_reuse(engine, tokens, repetitions)
         for test in scenarios:
             if test.tokens == tokens:
                 for name, samples in (

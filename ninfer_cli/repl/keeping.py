@@ -116,7 +116,7 @@ class Keeper:
 
     @property
     def aside(self) -> Path | None:
-        """Where what a session held before --rebuild goes with the next turn that is kept."""
+        """Where what a session held before --rebuild, or what is left of one, goes with the next turn that is kept."""
         return None if self._store is None else self._store.aside
 
     def keep_at(self, path: Path) -> None:
@@ -127,6 +127,11 @@ class Keeper:
         except BaseException:
             self.path = None
             raise
+        if self.aside is not None:
+            self.warn(
+                f"{path} holds state but no manifest, which says what it is of: with the first turn it is kept in "
+                f"{self.aside}; to go on with it instead, leave now and put its manifest back"
+            )
 
     def _open(self) -> SessionStore:
         if self._store is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+from ninfer_core.byte_size import size_text
 from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.engine.cache_options import ContextCacheOptions
 from ninfer_core.errors import CapacityError, UsageError
@@ -72,8 +74,9 @@ class CacheRoom:
         self._budgets = budgets
         arena = options.host_kv_capacity_bytes
         if options.enabled and arena is not None and 0 < arena < units.page:
+            least = size_text(units.page, math.ceil)
             raise UsageError(
-                f"host-kv-capacity is {arena} bytes: it must be 0 or at least {units.page}, one page of this model"
+                f"host-kv-capacity is {size_text(arena)}: it must be 0 or at least {least}, one page of this model"
             )
 
     def after_explicit(self, budget: int) -> int:
@@ -85,10 +88,10 @@ class CacheRoom:
         options, units = self._options, self._units
         if not options.enabled:
             return budget
-        budget = _set_aside("device-state-slots", options.device_state_slots, units.image, budget - units.page)
+        budget = _images("device-state-slots", options.device_state_slots, units, budget - units.page)
         host = budget if self._budgets.host is None else self._budgets.host
-        host = _set_aside("host-state-slots", options.host_state_slots, units.image, host)
-        host = _set_aside("host-kv-capacity", options.host_kv_capacity_bytes, 1, host)
+        host = _images("host-state-slots", options.host_state_slots, units, host)
+        host = _arena("host-kv-capacity", options.host_kv_capacity_bytes, host)
         return (host if self._budgets.host is None else budget) + units.page
 
     def device_slots(self, free: int) -> int:
@@ -131,13 +134,19 @@ class CacheRoom:
         return images, arena
 
 
-def _set_aside(name: str, wanted: int | None, size: int, free: int) -> int:
-    """`free` less what was asked for."""
-    if not wanted:
-        return free
-    if wanted * size > free:
-        raise CapacityError(f"{name} is {wanted}: at most {max(0, free) // size} fit in memory, lower it")
-    return free - wanted * size
+def _images(name: str, wanted: int | None, units: Units, free: int) -> int:
+    """`free` less so many StateImages."""
+    if wanted and wanted * units.image > free:
+        raise CapacityError(f"{name} is {wanted}: at most {max(0, free) // units.image} fit in memory, lower it")
+    return free - (wanted or 0) * units.image
+
+
+def _arena(name: str, wanted: int | None, free: int) -> int:
+    """`free` less so many bytes."""
+    if wanted and wanted > free:
+        most = size_text(max(0, free), math.floor)
+        raise CapacityError(f"{name} is {size_text(wanted)}: at most {most} fit in memory, lower it")
+    return free - (wanted or 0)
 
 
 def cache_limits(options: ContextCacheOptions, lanes: int, images: int = 0) -> CacheLimits:

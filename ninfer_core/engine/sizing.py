@@ -10,7 +10,7 @@ from ninfer_core.contract.cache_limits import CacheLimits
 from ninfer_core.contract.ids import PAGE_SIZE
 from ninfer_core.engine.cache_sizing import LEASE_TOKENS, Budgets, CacheRoom, Units, cache_limits
 from ninfer_core.engine.options import DEFAULT_MAX_CONTEXT, EngineOptions
-from ninfer_core.errors import CapacityError, UsageError
+from ninfer_core.errors import CapacityError, ContextTooLong, NoRoomForContext, UsageError
 from ninfer_core.models.layout import ModelLayout
 from ninfer_core.models.memory import available_memory
 from ninfer_core.program.ledger.geometry import Vector
@@ -101,13 +101,11 @@ def resolve_sizes(options: EngineOptions, layout: ModelLayout, budgets: Budgets)
         budgets: bytes that the pools may take, from `measured_budgets`.
 
     Raises:
-        UsageError: max_context is beyond the model's; a Host arena too small for one page.
-        CapacityError: what was asked for does not fit in memory. Names what to lower.
+        UsageError: max_context is beyond the model's (ContextTooLong); a Host arena too small for one page.
+        CapacityError: what was asked for does not fit in memory (NoRoomForContext). Names what to lower.
     """
     if options.max_context is not None and options.max_context > layout.max_positions:
-        raise UsageError(
-            f"max-context is {options.max_context} and the model's longest is {layout.max_positions}: lower it"
-        )
+        raise ContextTooLong(options.max_context, layout.max_positions)
     lanes, cache = options.max_concurrency, options.cache
     units = Units(page=max(1, PageStore.bytes_per_page(layout)), image=ImageStore.bytes_per_image(layout))
     room = CacheRoom(cache, units, budgets)
@@ -151,9 +149,11 @@ def _contexts(options: EngineOptions, layout: ModelLayout, budget: int, page_byt
         pages = affordable
         wanted = pages * PAGE_SIZE
     if pages_for(wanted) > pages:
-        raise CapacityError(f"kv-capacity holds {pages * PAGE_SIZE} tokens, fewer than max-context {wanted}: raise it")
+        raise NoRoomForContext(
+            f"kv-capacity holds {pages * PAGE_SIZE} tokens, fewer than max-context {wanted}: raise it"
+        )
     if pages > affordable:
-        raise CapacityError(
+        raise NoRoomForContext(
             f"{pages * PAGE_SIZE} tokens of KV need {_gib(pages * page_bytes)} and {_gib(affordable * page_bytes)} "
             "are free: lower --max-context, --kv-capacity or --max-concurrency"
         )

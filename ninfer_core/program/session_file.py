@@ -225,18 +225,39 @@ def _structure(path: Path) -> tuple[dict[str, str], dict[str, tuple[str, list[in
     """Metadata, and dtype and shape by tensor; safetensors holds every offset against the file's length."""
 
     def look() -> tuple[dict[str, str], dict[str, tuple[str, list[int]]]]:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise SessionError(f"{path} is not a regular file: give a session file")
-        with path.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-        if length > MAX_HEADER or length > path.stat().st_size:
-            raise SessionError(f"{path} is no session, or damaged (length of the header)")
+        header_length(path)
         with safe_open(path, framework="np") as file:
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             described = {name: (piece.get_dtype(), list(piece.get_shape())) for name, piece in slices.items()}
             return dict(file.metadata() or {}), described
 
     return guarded_read(path, look)
+
+
+def header_length(path: Path) -> int:
+    """Bytes of the JSON that a session file begins with, behind the eight that say so. All of it is there.
+
+    Raises:
+        SessionError: it can be seen from here that the file is no session, or cut short.
+        OSError: it cannot be read.
+    """
+    facts = path.stat()
+    if not stat.S_ISREG(facts.st_mode):
+        raise SessionError(f"{path} is not a regular file: give a session file")
+    if not facts.st_size:
+        raise SessionError(f"{path} is empty: it is no session, check the path or restore a copy")
+    with path.open("rb") as stream:
+        length, first = int.from_bytes(stream.read(8), "little"), stream.read(1)
+    if not 0 < length <= MAX_HEADER or first not in (b"{", b""):
+        raise no_session(path)
+    if 8 + length > facts.st_size:
+        raise SessionError(f"{path} is cut short within its text: restore a copy") if first else no_session(path)
+    return length
+
+
+def no_session(path: Path) -> SessionError:
+    """Another kind of file, as far as can be seen; what a library finds in it helps nobody."""
+    return SessionError(f"{path} is no session, or damaged: check the path, or restore a copy")
 
 
 def guarded_read(path: Path, look: Callable[[], T]) -> T:
@@ -248,7 +269,7 @@ def guarded_read(path: Path, look: Callable[[], T]) -> T:
     except OSError as error:
         raise SessionError(f"{path} cannot be read: {error.strerror or error}") from error
     except (SafetensorError, UnicodeDecodeError) as error:
-        raise SessionError(f"{path} is no session, or damaged (file structure: {first_line(error)})") from None
+        raise no_session(path) from error
 
 
 def _bytes(array: Array) -> memoryview:

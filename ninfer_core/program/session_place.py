@@ -14,7 +14,10 @@ from ninfer_core.program.session_manifest import NAME, PART, SEGMENT
 
 def is_new_session(path: Path) -> bool:
     """Whether a session would begin there: nothing is there, or nothing but what a process left that died before its
-    first save. Raises SessionError when that cannot be seen."""
+    first save. Segments may be among that, or a session's whose manifest was lost: SessionStore keeps them aside.
+
+    Raises SessionError when that cannot be seen.
+    """
     try:
         return not path.exists() or (path.is_dir() and all(_is_ours(entry.name) for entry in path.iterdir()))
     except OSError as error:

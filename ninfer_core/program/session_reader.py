@@ -15,7 +15,7 @@ from ninfer_core.program.session_header import Header
 from ninfer_core.program.session_key import SessionKey
 from ninfer_core.program.session_manifest import Manifest, StoredPage
 from ninfer_core.program.session_segments import Segments
-from ninfer_core.program.session_text import cut_bytes, read_text
+from ninfer_core.program.session_text import missing_bytes, read_text
 
 READS = 3
 """How often a directory is read that its owner replaces meanwhile (SegmentGone)."""
@@ -33,8 +33,8 @@ def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
         return SessionFile(path, key)
     except SessionError:
         if missing := _missing(path):
-            short = f"{missing:,} byte{'s' * (missing != 1)} missing at its end"
-            line = f"{path} is damaged ({short}): restore a copy"
+            count, what = abs(missing), "missing" if missing > 0 else "too many"
+            line = f"{path} is damaged ({count:,} byte{'s' * (count != 1)} {what} at its end): restore a copy"
             raise SessionError(line) from None
         raise
 
@@ -42,7 +42,7 @@ def open_session(path: Path, key: SessionKey | None = None) -> SessionSource:
 def _missing(path: Path) -> int:
     """Bytes that a file should have behind those that it has, as far as its description can be read."""
     try:
-        return cut_bytes(path)
+        return missing_bytes(path)
     except SessionError:
         return 0
 

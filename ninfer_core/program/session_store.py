@@ -59,7 +59,8 @@ class SessionStore:
 
     Attributes:
         header: as it was found; None for a new directory.
-        aside: where what the directory holds stays when it is written for the first time; None where nothing goes.
+        aside: where what the directory holds stays when it is written for the first time: state that was left aside, or
+            segments without a manifest. None where nothing goes.
     """
 
     def __init__(
@@ -89,9 +90,14 @@ class SessionStore:
                 self.header = self._segments.header(key)
                 self._manifest = replace(self._manifest, following=self._segments.following())
                 self.aside = aside_of(path)
+            elif (path / NAME).exists() or (path / NAME).is_symlink():
+                self.header, self._manifest = self._segments.manifest(key)
+                self._segments.sweep(self._manifest)
+            elif (aside := aside_of(path)) is not None:
+                # Left by a process that died before its first save, or a manifest was lost that may be found again.
+                self._manifest = replace(self._manifest, following=self._segments.following())
+                self.aside = aside
             else:
-                if (path / NAME).exists() or (path / NAME).is_symlink():
-                    self.header, self._manifest = self._segments.manifest(key)
                 self._segments.sweep(self._manifest)
         except BaseException:
             self.close()

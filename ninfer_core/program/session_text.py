@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import msgspec
 
-from ninfer_core.errors import SessionError
-from ninfer_core.program.session_file import MAX_HEADER, first_line, guarded_read
+from ninfer_core.program.session_file import guarded_read, header_length, no_session
 from ninfer_core.program.session_header import Header, unseal
 from ninfer_core.program.session_key import SessionKey
 
@@ -26,7 +24,7 @@ class _Marks(msgspec.Struct):
 class _Described(msgspec.Struct):
     """The JSON that a safetensors file begins with."""
 
-    metadata: _Marks = msgspec.field(name="__metadata__")
+    metadata: _Marks = msgspec.field(name="__metadata__", default_factory=_Marks)
 
 
 class _Placed(msgspec.Struct):
@@ -47,15 +45,16 @@ def read_text(path: Path, key: SessionKey | None = None) -> Header:
         try:
             found = msgspec.json.decode(data, type=_Described)
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise SessionError(f"{path} is no session, or damaged (header: {first_line(error)})") from None
+            raise no_session(path) from error
         return {name: text for name, text in msgspec.structs.asdict(found.metadata).items() if text is not None}
 
     marks = guarded_read(path, look)
     return unseal(path, marks.pop("header", ""), marks, key)
 
 
-def cut_bytes(path: Path) -> int:
-    """How many bytes of tensors a file should have behind those that it has; 0 where nothing can be said.
+def missing_bytes(path: Path) -> int:
+    """How many bytes of tensors a file should have behind those that it has, negative where it has too many; 0 where
+    nothing can be said.
 
     Raises:
         SessionError: its description cannot be read.
@@ -68,20 +67,14 @@ def cut_bytes(path: Path) -> int:
         except (msgspec.MsgspecError, RecursionError):
             return 0
         end = max((placed.data_offsets[1] for placed in tensors.values()), default=0)
-        return max(0, 8 + len(data) + end - path.stat().st_size)
+        return 8 + len(data) + end - path.stat().st_size if tensors else 0
 
     return guarded_read(path, look)
 
 
 def _description(path: Path) -> bytes:
     """The bytes of the JSON that a file begins with. Raises SessionError, OSError."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise SessionError(f"{path} is not a regular file: give a session file")
+    length = header_length(path)
     with path.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > MAX_HEADER:
-            raise SessionError(f"{path} is no session, or damaged (length of the header)")
-        data = stream.read(length)
-    if len(data) < length:
-        raise SessionError(f"{path} is cut short within its text: restore a copy")
-    return data
+        stream.seek(8)
+        return stream.read(length)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
+from ninfer_cli.app import main
 from ninfer_cli.benchmark.plan import BenchTest, parse_batches, parse_tests
 from ninfer_cli.benchmark.report import formatted, row_object
 from ninfer_cli.benchmark.reuse import SCENARIOS, run_reuse
@@ -109,3 +111,23 @@ def test_reuse_scenarios_stand_side_by_side_with_the_cache_off() -> None:
 def test_impossible_scenarios_are_one_line(ninfer: Ninfer, name: str) -> None:
     done = ninfer("bench", name)
     assert done.returncode == 2 and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("pp4", "pp999999"), 2, "pp999999 needs a context of 1000000 tokens and the model's longest is 8192: choose"),
+        (("reuse@d999999",), 2, "reuse@d999999 needs a context of 2001022 tokens and the model's longest is 8192: ch"),
+        (("edit@d999999",), 2, "edit@d999999 needs a context of 2001022 tokens and the model's longest is 8192: cho"),
+        (("pp512", "--kv-capacity", "100"), 1, "pp512 needs a context of 513 tokens: kv-capacity holds 128 tokens, f"),
+        (("pp4", "--max-context", "1000000"), 2, "max-context is 1000000 and the model's longest is 8192: lower it"),
+    ],
+)
+def test_a_context_is_refused_in_the_name_of_who_chose_it(
+    home: Path, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, says: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "-q", "-r", "1", *arguments])
+    out, err = capfd.readouterr()
+    assert (end.value.code, out) == (status, "")
+    assert err.startswith(f"ninfer: {says}") and err.count("\n") == 1

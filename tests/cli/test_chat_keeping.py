@@ -218,7 +218,9 @@ def test_a_place_where_a_chat_died_before_its_first_turn_is_new(home: Path, chat
     (home / "one").mkdir()
     for name in ("lock", "00000001.segment", ".0123456789abcdef.part"):
         (home / "one" / name).write_text("12345")
-    assert chat("I am Bela.", options=("--session", str(home / "one"))).status == 0
+    done = chat("I am Bela.", options=("--session", str(home / "one"), "-q"))
+    assert done.status == 0 and "holds state but no manifest" in done.err and f"kept in {home}/one.before;" in done.err
+    assert (home / "one.before" / "00000001.segment").read_text() == "12345", "it may have been another's"
     tree = kept_tree(home / "one")
     assert tree is not None and tree.turn is not None and tree.turn.text == "I am Bela."
 

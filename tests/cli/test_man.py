@@ -34,7 +34,9 @@ def test_pages_are_what_the_program_makes_of_its_tables() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_every_option_is_in_the_page_and_the_reverse(name: str) -> None:
     command = PAGES[name]
-    help_text = command.get_help(typer.Context(command, info_name=name))
+    settings: Any = app.info.context_settings
+    context = typer.Context(command, info_name=name, **settings)
+    help_text = command.get_help(context)
     text = (ROOT / "man" / f"{name}.1").read_text(encoding="utf-8").replace("\\-", "-")
     in_help = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", help_text))
     options = text.partition(".SH OPTIONS")[2].partition("\n.SH ")[0]
@@ -44,8 +46,9 @@ def test_every_option_is_in_the_page_and_the_reverse(name: str) -> None:
     assert in_page == {flag for flag in in_help if f"\\fB{flag}\\fR" in options} and in_help - in_page <= _mentioned(
         command
     )
-    declared = {flag for p in command.get_params(typer.Context(command)) for flag in (*p.opts, *p.secondary_opts)}
+    declared = {flag for p in command.get_params(context) for flag in (*p.opts, *p.secondary_opts)}
     assert in_page == {flag for flag in declared if flag.startswith("--")}
+    assert "-h" in declared and all(f"\\fB{flag}\\fR" in options for flag in declared if flag.startswith("-"))
 
 
 def _mentioned(command: Any) -> set[str]:

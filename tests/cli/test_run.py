@@ -51,6 +51,25 @@ def test_messages_from_file_and_standard_input(ninfer: Ninfer, tmp_path: Path) -
     assert [entry["tools"] for entry in prepared] == [[tool]] * 2
 
 
+def test_a_prompt_without_quotes_is_told_what_to_do(ninfer: Ninfer) -> None:
+    done = ninfer("run", "hi", "there", "-q", "you")
+    hint = (
+        "Got unexpected extra argument(s) (there you): put a prompt of several words in quotes (see ninfer run --help)"
+    )
+    assert (done.returncode, done.stderr) == (2, f"ninfer: {hint}\n")
+    assert "quotes" not in ninfer("restore-session", "a", "b").stderr
+
+
+def test_a_variable_that_no_option_has_is_told_of(ninfer: Ninfer) -> None:
+    variables = {"NINFER_MAXNEW": "3", "NINFER_QQQQ": "1", "NINFER_SEED": "1", "NINFER_EMPTY": ""}
+    done = ninfer.replies("Four.")("run", "-q", "2+2?", environment=variables)
+    assert (done.returncode, done.stdout) == (0, "Four.\n")
+    assert done.stderr.splitlines() == [
+        "ninfer: NINFER_MAXNEW is no option of ninfer's, it has no effect: did you mean NINFER_MAX_NEW?",
+        "ninfer: NINFER_QQQQ is no option of ninfer's, it has no effect: unset it, ninfer --help shows what there is",
+    ]
+
+
 def test_reasoning_goes_to_standard_error(ninfer: Ninfer) -> None:
     ninfer.replies({"text": "Four.", "reasoning": "Two and two."})
     done = ninfer("run", "-m", "x", "2+2?")

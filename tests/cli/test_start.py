@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +73,40 @@ def test_python_dash_m(ninfer: Ninfer) -> None:
     command = [sys.executable, "-m", "ninfer_cli", "rnu"]
     done = subprocess.run(command, env=ninfer.environment, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2 and done.stderr.startswith("ninfer: ") and done.stderr.count("\n") == 1
+
+
+def entry_points() -> dict[str, list[str]]:
+    """How a console script, as installers write it, and python -m begin."""
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    module, _, name = scripts["ninfer"].partition(":")
+    return {
+        "console script": [sys.executable, "-c", f"import sys; from {module} import {name}; sys.exit({name}())"],
+        "python -m": [sys.executable, "-m", "ninfer_cli"],
+    }
+
+
+INTERRUPT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
+
+
+@pytest.mark.parametrize("how", entry_points())
+@pytest.mark.parametrize("loaded", [INTERRUPT, f"exec({INTERRUPT!r})"], ids=["in a module", "in executed text"])
+def test_an_interrupt_while_the_program_loads_is_silent(ninfer: Ninfer, tmp_path: Path, how: str, loaded: str) -> None:
+    (tmp_path / "typer.py").write_text(loaded)
+    environment = {**ninfer.environment, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    done = subprocess.run([*entry_points()[how], "run", "hi"], env=environment, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_the_entry_point_loads_nothing_before_it_listens(ninfer: Ninfer) -> None:
+    probe = """
+import sys
+before = set(sys.modules)
+import ninfer_cli.__main__
+loaded = sorted(set(sys.modules) - before - set(sys.stdlib_module_names))
+print(loaded, set(sys.modules) & {"ninfer_cli.app", "typer", "ninfer_core"})
+"""
+    done = subprocess.run([sys.executable, "-c", probe], env=ninfer.environment, capture_output=True, timeout=30)
+    assert done.stdout == b"['ninfer_cli', 'ninfer_cli.__main__'] set()\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])

@@ -198,8 +198,8 @@ def test_the_private_catalog_covers_the_running_requests() -> None:
 
 @pytest.mark.req("OPT-2")
 def test_what_needs_the_model_is_refused_at_start_up_with_the_bound() -> None:
-    with pytest.raises(UsageError, match=f"host-kv-capacity is {PAGE - 1} bytes: it must be 0 or at least {PAGE}, one"):
-        sizes(1 << 30, cache={"host_kv_capacity_bytes": PAGE - 1})
+    with pytest.raises(UsageError, match=r"host-kv-capacity is 3\.9 KiB: it must be 0 or at least 4\.0 KiB, one"):
+        sizes(1 << 30, cache={"host_kv_capacity_bytes": PAGE - 100})
     assert sizes(1 << 30, cache={"host_kv_capacity_bytes": PAGE}).capacity.host_bytes == PAGE
     memory = 2 * IMAGE + CONTEXT * PAGE
     most = (memory - 2 * IMAGE - PAGE) // IMAGE
@@ -207,6 +207,8 @@ def test_what_needs_the_model_is_refused_at_start_up_with_the_bound() -> None:
         with pytest.raises(CapacityError, match=f"{name} is {most + 1}: at most {most} fit in memory"):
             sizes(memory, cache={option: most + 1})
         assert sizes(memory, cache={option: most}).max_context >= 64, "one page of KV is left"
+    with pytest.raises(CapacityError, match=r"host-kv-capacity is 9999\.0 TiB: at most 2\.9 GiB fit in memory"):
+        sizes(1 << 40, host=(3 << 30) - 1, cache={"host_kv_capacity_bytes": 9999 << 40})
     with pytest.raises(CapacityError, match="kv-capacity holds 64 tokens, fewer than max-context 128: raise it"):
         sizes(1 << 30, kv_capacity=64, max_context=128)
 

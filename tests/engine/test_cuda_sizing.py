@@ -132,7 +132,7 @@ def test_no_budget_is_ever_exceeded_and_more_memory_never_means_a_shorter_contex
             1 << 30,
             int(2 * PAGE / HEADROOM) + 1,
             {"cache": {"host_kv_capacity_bytes": 3 * PAGE}},
-            f"host-kv-capacity is {3 * PAGE}: at most {2 * PAGE} fit in memory, lower it",
+            "host-kv-capacity is 12.0 KiB: at most 8.0 KiB fit in memory, lower it",
         ),
     ],
 )

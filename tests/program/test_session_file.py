@@ -8,6 +8,7 @@ import random
 import signal
 import stat
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,8 @@ from ninfer_core.program.ledger.geometry import Vector
 from ninfer_core.program.planning.target import SourceMode, Target
 from ninfer_core.program.program import Program
 from ninfer_core.program.session_file import read, read_header, write
-from ninfer_core.program.session_reader import open_text
+from ninfer_core.program.session_inspection import inspect_session
+from ninfer_core.program.session_reader import open_session, open_text
 from tests.program.checksum import checksum
 from tests.program.test_exactness import begin, conversation, prove, run, tap, work
 from tests.support.checkpoints import Tiny
@@ -216,13 +218,42 @@ def test_the_text_is_read_wherever_the_file_is_cut_behind_it(saved: Path, tmp_pa
 
 
 def test_hostile_beginnings_of_a_file(tmp_path: Path) -> None:
-    for head in (b"", b"[]", b"[" * 100_000, b'{"__metadata__":3}', b'{"__metadata__":{"header":3}}', b'{"x":"\xff"}'):
+    for head in (
+        b"",
+        b"[]",
+        b'{"x":' + b"[" * 100_000,
+        b"{",
+        b'{"__metadata__":3}',
+        b'{"__metadata__":{"header":3}}',
+        b'{"x":"\xff"}',
+    ):
         (tmp_path / "x").write_bytes(len(head).to_bytes(8, "little") + head)
-        with pytest.raises(SessionError, match="is no session, or damaged"):
+        with pytest.raises(SessionError, match=r"is no session(, or damaged| \(format\)):"):
             open_text(tmp_path / "x")
     (tmp_path / "x").write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
-    with pytest.raises(SessionError, match="length of the header"):
+    with pytest.raises(SessionError, match="is no session, or damaged"):
         open_text(tmp_path / "x")
+
+
+@pytest.mark.parametrize("how", [open_session, open_text, inspect_session, read_header])
+def test_what_is_no_session_is_said_alike_and_without_a_librarys_words(
+    tmp_path: Path, how: Callable[[Path], object]
+) -> None:
+    path, eight = tmp_path / "report.txt", (8).to_bytes(8, "little")
+    said = f"{path} is no session, or damaged: check the path, or restore a copy"
+    for data in (b"The report.\n" * 9, b"hi\n", b"\0" * 100, eight, eight + b"{" * 8):
+        path.write_bytes(data)
+        with pytest.raises(SessionError) as refused:
+            how(path)
+        assert str(refused.value) == said, data
+    path.write_bytes(b"")
+    with pytest.raises(SessionError) as refused:
+        how(path)
+    assert str(refused.value) == f"{path} is empty: it is no session, check the path or restore a copy"
+    for metadata in (None, {"format": "pt"}):
+        save_file({"weight": torch.zeros(2)}, path, metadata=metadata)
+        with pytest.raises(SessionError, match=r"report.txt is no session \(format\): give one that ninfer has saved"):
+            how(path)
 
 
 def resaved(path: Path, target: Path, tensors: dict | None = None, **metadata: str) -> Path:

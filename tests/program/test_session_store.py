@@ -19,6 +19,7 @@ from ninfer_core.program import session_aside, session_header, session_lock, ses
 from ninfer_core.program.planning.target import SourceMode
 from ninfer_core.program.program import Program
 from ninfer_core.program.session_key import SessionKey
+from ninfer_core.program.session_place import is_new_session
 from ninfer_core.program.session_reader import open_session
 from ninfer_core.program.session_store import SessionStore
 from tests.program.history import checksum
@@ -457,7 +458,7 @@ def test_a_directory_that_was_never_written_goes_again(tmp_path: Path) -> None:
 def test_what_a_process_left_that_died_before_its_first_save_goes_with_the_next(tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.mkdir()
-    for name in ("lock", "00000001.segment", ".0123456789abcdef.part"):
+    for name in ("lock", ".0123456789abcdef.part"):
         (left / name).touch()
     SessionStore(left).close()
     assert not left.exists()
@@ -472,6 +473,28 @@ def test_what_a_process_left_that_died_before_its_first_save_goes_with_the_next(
         (tmp_path / "mine/.film.part").touch()
     SessionStore(tmp_path / "mine").close()
     assert (tmp_path / "mine/.film.part").exists()
+
+
+def test_segments_whose_manifest_is_lost_are_never_overwritten(store: SessionStore, key: SessionKey) -> None:
+    program = ledger_program(pages=40)
+    store.autosave(program.snapshot([small(program, 130)], store), TALK)
+    store.close()
+    before = directory_of(store.path)
+    manifest = store.path.parent / "manifest of talk"
+    (store.path / "manifest").rename(manifest)
+    assert is_new_session(store.path), "what a process leaves that died before its first save looks like that"
+    aside = store.path.with_name("talk.before")
+    with SessionStore(store.path, key) as again:
+        assert again.aside == aside
+    assert directory_of(store.path) == {k: v for k, v in before.items() if k != "manifest"}, "nothing was said"
+    with SessionStore(store.path, key) as again:
+        other = ledger_program(pages=40)
+        again.autosave(other.snapshot([small(other, 200)], again), "more")
+        assert again.aside is None and not set(directory_of(store.path)) & set(before) - {"manifest"}
+    manifest.rename(aside / "manifest")
+    assert directory_of(aside) == before and len(loaded(aside, key)[1].owners) == 1
+    assert open_session(aside, key).header.value["conversation"] == TALK
+    assert open_session(store.path, key).header.value["conversation"] == "more"
 
 
 def test_a_directory_that_goes_while_it_is_waited_for_is_made_again(

@@ -68,7 +68,6 @@ class Domain:
     def __init__(self, read: Callable[[], Eligible], *, free_cell: bool) -> None:
         self._read = read
         self._eligible: Eligible | None = None
-        self._standings: Mapping[OwnerId, int] | None = None
         self.free_cell = free_cell
 
     @property
@@ -87,25 +86,9 @@ class Domain:
         return self.eligible.outcomes
 
     @property
-    def standings(self) -> Mapping[OwnerId, int]:
-        """Who gives way first where nothing else tells (PLAN-9): owners with the fewest checkpoints that were hit,
-        then those whose last hit is longest ago; the same number where neither tells, either."""
-        if self._standings is None:
-            keys = {owner: hits_of(entry) for owner, entry in self.entries.items()}
-            places = {key: place for place, key in enumerate(sorted(set(keys.values())))}
-            self._standings = {owner: places[key] for owner, key in keys.items()}
-        return self._standings
-
-    @property
     def cell_owners(self) -> frozenset[OwnerId]:
         return self.eligible.cell_owners
 
     def of(self, option: Option) -> Iterator[OwnerId]:
         """The owners that a target of the option may change: its source is structurally absent (PLAN-14)."""
         return (owner for owner in self.outcomes if owner != option.source_owner)
-
-
-def hits_of(entry: Entry) -> tuple[int, int]:
-    """Its checkpoints that were hit, and when last."""
-    hits = sum([1 for summary in entry.checkpoints if entry.hits_of(summary.ref)]) if entry.hits else 0
-    return hits, entry.last_hit if entry.hits else -1

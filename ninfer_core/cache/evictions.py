@@ -24,7 +24,6 @@ class Evictions:
         self.worths = objective.worths()
         given, cells = session.evictions(domain.outcomes), domain.cell_owners
         self._given = {owner: _amounts(freed, owner in cells) for owner, freed in given.items()}
-        self._standings = domain.standings
         self._orders: dict[tuple[int, ...], list[OwnerId]] = {}
 
     def cheapest_first(self, lack: Lack) -> Sequence[OwnerId]:
@@ -38,16 +37,15 @@ class Evictions:
         return known
 
     def _sorted(self, missing: Sequence[tuple[int, int]]) -> list[OwnerId]:
-        worths, standings, found = self.worths, self._standings, []
+        worths, found = self.worths, []
         for number, (owner, given) in enumerate(self._given.items()):
             worth, share = worths[owner], 0.0
             for axis, need in missing:
                 share += 1.0 if given[axis] >= need else given[axis] / need
             # Freeing nothing alone is no reason to be left out: together they may (TGT-5).
-            rate = worth / share if share > 0 else worth
-            found.append((share <= 0, rate, standings[owner], -share, number, owner))
+            found.append((share <= 0, worth / share if share > 0 else worth, number, owner))
         found.sort()
-        return [owner for *_, owner in found]
+        return [owner for _, _, _, owner in found]
 
 
 def _amounts(freed: Vector, cell: bool) -> Amounts:

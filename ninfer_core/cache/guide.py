@@ -67,7 +67,6 @@ class Guide:
         self._images = self._pages = 0
         self._source = option.source_owner
         self._entries = domain.entries
-        self._standings = domain.standings
         self._with_free_ends = {owner for owner in self._owners if domain.entries[owner].unreachable}
         self._steps: dict[int, list[_Step]] = {}
         images, pages = geometry.image_ids, (1 << geometry.pools[-1].mask.bit_length()) - 1
@@ -126,9 +125,8 @@ class Guide:
 
     def moves_of(self, before: Vertex, lack: Lack, licensed: frozenset[OwnerId] | None) -> list[Move]:
         """Every step of one owner from one end state."""
-        standing = self._standings[before.owner]
         return [
-            Move(vertex, before, self._predict, given, lack.share(given), most, standing)
+            Move(vertex, before, self._predict, given, lack.share(given), most)
             for vertex, given, most in self._down(before)
             if licensed is None or not vertex.evicted or vertex.owner in licensed
         ]

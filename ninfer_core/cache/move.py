@@ -16,7 +16,6 @@ class Move(Struct, eq=False):
 
     Attributes:
         vertex: where it leads.
-        standing: of its owner, where nothing else tells (Domain.standings).
         before: where it starts.
         price: predicts the loss of an end state by itself.
         relief: what it gives back.
@@ -31,7 +30,6 @@ class Move(Struct, eq=False):
     relief: Amounts
     share: float
     most: Amounts
-    standing: int = 0
     _change: float | None = None
 
     @property
@@ -46,10 +44,13 @@ class Move(Struct, eq=False):
         return self._change
 
 
-def by_rate(move: Move) -> tuple[float, float, int, float, int]:
+def by_rate(move: Move) -> tuple[float, float, int]:
     """Order of moves: by predicted loss for what they relieve; a step that relieves nothing by itself comes last
-    (TGT-5). At the same loss who was hit least, then what relieves most, so that few give way (PLAN-9)."""
+    (TGT-5). At the same loss the oldest gives way.
+
+    PLAN-9 breaks ties between complete targets, among those that were assessed; what is looked at need not follow it.
+    Steering by hits, too, made 5 to 10 % more be computed again in a replay of branching conversations: whoever has
+    just been published has no hit yet.
+    """
     change, share = move.change, move.share
-    if share > 0:
-        return change / share, 0.0, move.standing, -share, move.vertex.number
-    return math.inf, change, move.standing, -share, move.vertex.number
+    return change / share if share > 0 else math.inf, change, move.vertex.number

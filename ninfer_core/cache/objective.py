@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from ninfer_core.cache.cost import CostModel
-from ninfer_core.cache.domain import Domain, Option, hits_of
+from ninfer_core.cache.domain import Domain, Option
 from ninfer_core.cache.graph import Vertex
 from ninfer_core.cache.value import NONE, Base, Portfolio, Refs
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
@@ -149,12 +149,13 @@ class Objective:
         """The tie-break of PLAN-9, in its order, up to the candidate's ordinal. Less is better."""
         entries = self._domain.entries if target.outcomes else {}
         touched = [entries[owner] for owner in target.outcomes if owner in entries]
-        hits = [hits_of(entry) for entry in touched]
+        hits = sum(1 for entry in touched for summary in entry.checkpoints if entry.hits_of(summary.ref))
+        latest = max((entry.last_hit for entry in touched if entry.hits), default=-1)
         work = self._work(target, projection, option.prompt_tokens)
         copies = work.on_host + work.to_host + work.to_device + work.on_device
         return (
-            sum([count for count, _ in hits]),
-            max([last for _, last in hits], default=-1),
+            hits,
+            latest,
             sum(outcome.evicted for outcome in target.outcomes.values()),
             len(self._dead(target)),
             copies.operations,

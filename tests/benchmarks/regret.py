@@ -5,6 +5,7 @@ python -m tests.benchmarks.regret --count 2500 --seeds 100000 200000 --markdown 
 Up to five owners with up to three checkpoints each, in tight capacities, with and without a Host tier; every target is
 enumerated. Regret is (J - J*) / (J_maximal - J*), where J_maximal is that of root with everybody else evicted. The
 planner's clock is simulated unless --clock real: 150 us for a target, so that machines and their load do not matter.
+Demanded at the default budget: at most 2 % on average and 25 % at worst; and none at all where --unlimited searches.
 """
 
 from __future__ import annotations

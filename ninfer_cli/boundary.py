@@ -42,6 +42,8 @@ def guarded(work: Callable[[], int], *, verbose: bool) -> int:
 
 def _status_of(error: BaseException, *, verbose: bool) -> int:
     if isinstance(error, SystemExit):
+        if error.__context__ is not None and is_closed_pipe(error.__context__):
+            return 0  # typer ends with 1 where the reader of its help has gone
         return error.code if isinstance(error.code, int) else RUNTIME_ERROR
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         return INTERRUPTED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -289,3 +290,14 @@ def test_a_closed_pipe_ends_quietly(ninfer: Ninfer) -> None:
     process.stdout.read(1)
     process.stdout.close()
     assert process.stderr.read() == b"" and process.wait(timeout=10) == 0
+
+
+@pytest.mark.parametrize("words", [("--help",), ("run", "--help"), ("--version",)])
+def test_help_whose_reader_has_gone_ends_quietly(ninfer: Ninfer, words: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        done = subprocess.run(
+            ninfer.command(*words), env=ninfer.environment, stdout=gone, stderr=subprocess.PIPE, timeout=60
+        )
+    assert (done.returncode, done.stderr) == (0, b"")

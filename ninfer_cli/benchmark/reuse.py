@@ -40,7 +40,7 @@ class ReuseTest:
 
 
 def parse_reuse(names: Sequence[str]) -> tuple[list[ReuseTest], list[str]]:
-    """(the scenarios among the names, the other names). `reuse` is all of them."""
+    """(the scenarios among the names, each once, as they are measured; the other names). `reuse` is all of them."""
     found: list[ReuseTest] = []
     others = []
     for name in names:
@@ -52,7 +52,7 @@ def parse_reuse(names: Sequence[str]) -> tuple[list[ReuseTest], list[str]]:
         if tokens < 64:
             raise UsageError(f"{name}: a conversation needs at least 64 tokens")
         found += [ReuseTest(n, tokens) for n in (SCENARIOS if match["name"] == "reuse" else (match["name"],))]
-    return found, others
+    return list(dict.fromkeys(found)), others
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 from ninfer_cli.app import main
 from ninfer_cli.benchmark.plan import BenchTest, parse_batches, parse_tests
 from ninfer_cli.benchmark.report import formatted, row_object
-from ninfer_cli.benchmark.reuse import SCENARIOS, run_reuse
+from ninfer_cli.benchmark.reuse import SCENARIOS, ReuseTest, parse_reuse, run_reuse
 from ninfer_cli.benchmark.sample import summary
 from ninfer_core import Engine, EngineOptions
 from tests.cli.test_real_model import real
@@ -70,6 +70,16 @@ def test_plan() -> None:
     assert parse_tests(["pp512@d4096"], [2]) == [BenchTest("pp", 512, 4096, 2)]
     assert BenchTest("pp", 512, 4096, 1).prompt_tokens == 4608 and BenchTest("tg", 128, 0, 1).prompt_tokens == 1
     assert parse_batches("1,2,4") == [1, 2, 4]
+
+
+def test_a_scenario_that_is_named_twice_stands_once() -> None:
+    found, others = parse_reuse(["cold@d64", "pp8", "reuse@d64", "cold@d64", "cold@d80"])
+    assert found == [
+        ReuseTest("cold", 64),
+        *(ReuseTest(n, 64) for n in SCENARIOS if n != "cold"),
+        ReuseTest("cold", 80),
+    ]
+    assert others == ["pp8"]
 
 
 @pytest.mark.parametrize(

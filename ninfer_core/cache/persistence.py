@@ -96,15 +96,16 @@ class Persistence:
             proven: somebody vouches for it: it goes before what nobody does.
 
         Raises:
-            SessionError: another model, a damaged directory or state, or room for nothing. Nothing has changed then.
+            SessionError: another model, a damaged directory or state, or room for nothing while nothing of it is here.
+                Nothing has changed then.
         """
         if content.header["continuations"] and not self._books.private.cells:
             raise NoRoom("the context cache is off: a session's state has no place (leave out --no-cache)")
         resident, released = self._program.resident(content), 0
         kept = frozenset(resident.values())
         while not (fit := self._program.restorable(content, self._books.private.free_cells, resident)).complete:
-            if not released:
-                self._check(content, resident)
+            if not released and self._most(content, resident).directory == fit.directory:
+                break
             if not self._release_one(kept, fit.lacks):
                 break
             released += 1
@@ -126,11 +127,12 @@ class Persistence:
         """Replay a restored checkpoint cold and compare it with its state (product: Trust)."""
         return self._program.verify_checkpoint(owner, ref)
 
-    def _check(self, content: SessionContent, resident: Mapping[int, OwnerId]) -> None:
-        """Nobody is released for what would be refused all the same. Raises SessionError."""
+    def _most(self, content: SessionContent, resident: Mapping[int, OwnerId]) -> Fit:
+        """What would find room if everybody were released: nobody is for what would be refused or left out all the
+        same. Raises SessionError."""
         spare = [owner for owner in self._books.eligible() if owner not in resident.values()]
         cells = self._books.private.free_cells + sum(not self._books.is_shared(owner) for owner in spare)
-        self._program.check_continuations(content, cells, resident, spare)
+        return self._program.check_continuations(content, cells, resident, spare)
 
     def _on_path(self, entry: Entry, paths: Sequence[bytes]) -> bool:
         tokens = self._program.record(entry.checkpoints[-1].ref).identity.tokens

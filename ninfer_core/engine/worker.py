@@ -323,7 +323,9 @@ class Worker:
         if (request := self._scheduler.prefilling()) is None:
             return
         until = request.prefilled + self._chunk
-        if not self._may_run(request, until):
+        # What closes the think block before the first token runs with the prompt, and no lease has counted it. Captures
+        # are granted after that, from what it leaves.
+        if not self._may_run(request, until) or not self._grown(request):
             return
         try:
             blocked = len(self._scheduler.running)
@@ -333,8 +335,7 @@ class Worker:
         except BaseException as error:
             self._end(request, FinishReason.ERROR, error)
             return
-        # What closes the think block before the first token runs with the prompt, and no lease has counted it.
-        if end is not None and self._grown(request):
+        if end is not None:
             self._pass([request], end - request.prefilled)
 
     def _decode(self) -> None:
@@ -355,7 +356,7 @@ class Worker:
         return not request.held
 
     def _grown(self, request: ActiveRequest) -> bool:
-        """With kv_lease_growth, promise the next window at a round's boundary, or end with length (ACT-3)."""
+        """With kv_lease_growth, promise the next window before a pass needs it, or end with length (ACT-3)."""
         handle = _handle(request)
         if self._program.covered(handle) or self._program.extend_lease(handle):
             return True

@@ -66,13 +66,13 @@ class Continuations:
 
     def check(
         self, content: SessionContent, cells: int, resident: Collection[int], releasable: Collection[OwnerId]
-    ) -> None:
-        """Whether something of a content can be restored once these owners are released: before one of them is.
+    ) -> Fit:
+        """What of a content finds room once these owners are released: asked before one of them is.
 
         Raises:
             SessionError: as `restore`. Nothing changes.
         """
-        self._restorer.check(content, self.model_facts(), cells, resident, releasable)
+        return self._restorer.check(content, self.model_facts(), cells, resident, releasable)
 
     def restore(self, content: SessionContent, cells: int = 1 << 30, resident: Collection[int] = ()) -> Restored:
         """Publish what fits of a checked content as private owners (SES-1, SES-3). The revision advances.

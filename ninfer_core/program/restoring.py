@@ -130,9 +130,8 @@ class Restorer:
         cells: int,
         resident: Collection[int] = (),
         releasable: Collection[OwnerId] = (),
-    ) -> None:
-        """Whether something of a content can be restored once these owners are released: before one of them is.
-        Changes nothing.
+    ) -> Fit:
+        """What of a content finds room once these owners are released: asked before one of them is. Changes nothing.
 
         Args:
             cells, resident: as in `restore`, with the owners released.
@@ -140,18 +139,7 @@ class Restorer:
         Raises:
             SessionError: as `restore`.
         """
-        if content.header.get("model") != facts:
-            raise SessionError(_difference(content.header.get("model"), facts))
-        directory = self._parse(content.header, _sizes(content)).without(resident)
-        room = self._room(cells, releasable)
-        fit = directory.fit(room)
-        if directory.continuations and not fit.directory.continuations:
-            raise _no_room(directory.continuations[0], room, fit.lacks)
-        self._ledgers(content, fit.directory)
-        for place in fit.directory.images():
-            if not self._physical.images.finite(content.tensors["images"][place]):
-                raise SessionError("the session's state holds numbers that are not finite (state): do not use it")
-        self._check_pages_finite(content, fit.directory)
+        return self._checked(content, facts, self._room(cells, releasable), resident)[0]
 
     def restore(
         self,
@@ -172,14 +160,30 @@ class Restorer:
             resident: places of continuations that are here already: they are left as they are.
 
         Raises:
-            SessionError: another model, an inconsistent directory, non-finite state, or room for nothing of it.
-                Nothing changed then.
+            SessionError: another model, an inconsistent directory, non-finite state, or room for nothing of it while
+                nothing of it is here. Nothing changed then.
         """
-        self.check(content, facts, cells, resident)
-        fit = self.restorable(content, cells, resident)
-        return self._publish(fit, content, self._ledgers(content, fit.directory), next_owner)
+        fit, ledgers = self._checked(content, facts, self._room(cells), resident)
+        return self._publish(fit, content, ledgers, next_owner)
 
     # --- checks ---------------------------------------------------------------------------------------------------
+    def _checked(
+        self, content: SessionContent, facts: Mapping[str, Any], room: Room, resident: Collection[int]
+    ) -> tuple[Fit, list[_Ledger]]:
+        """What fits, with its ledgers. Raises SessionError as `restore`."""
+        if content.header.get("model") != facts:
+            raise SessionError(_difference(content.header.get("model"), facts))
+        directory = self._parse(content.header, _sizes(content)).without(resident)
+        fit = directory.fit(room)
+        if directory.continuations and not fit.directory.continuations and not resident:
+            raise _no_room(directory.continuations[0], room, fit.lacks)
+        ledgers = self._ledgers(content, fit.directory)
+        for place in fit.directory.images():
+            if not self._physical.images.finite(content.tensors["images"][place]):
+                raise SessionError("the session's state holds numbers that are not finite (state): do not use it")
+        self._check_pages_finite(content, fit.directory)
+        return fit, ledgers
+
     def _parse(self, header: Mapping[str, Any], sizes: Sizes) -> Directory:
         if header.get("continuations") == []:
             return Directory(())

@@ -310,6 +310,39 @@ def test_nobody_is_released_for_a_session_that_is_refused(tiny_directory: Path, 
         engine.audit()
 
 
+@pytest.mark.req("SES-3", "RET-2")
+def test_what_is_here_stays_where_the_rest_of_its_session_finds_no_room(tiny_directory: Path, tmp_path: Path) -> None:
+    """The older continuation wants five pages. Of 14 the newest holds four, and a running request is promised nine."""
+    options = EngineOptions(
+        model=tiny_directory,
+        max_concurrency=2,
+        max_context=700,
+        kv_capacity=64 * 20,
+        cache=ContextCacheOptions(device_state_slots=8, host_state_slots=0, host_kv_capacity_bytes=0),
+    )
+
+    def say(engine: Engine, tokens: list[int]) -> tuple[int, ...]:
+        reply = engine.generate(engine.prepare_tokens(tokens), max_new=2, sampling=GREEDY)
+        return (*tokens, *reply.token_ids)
+
+    with Engine(options) as first:
+        older, newest = say(first, [5] * 300), say(first, [6] * 200)
+        first.save_session(tmp_path / "talk", [older, newest], {})
+    with Engine(replace(options, kv_capacity=64 * 14)) as engine:
+        say(engine, [6] * 200)
+        running = engine.submit(GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True))
+        running.next_event()  # it is Active
+        restored = engine.restore_session(tmp_path / "talk")
+        assert [one[-1].frontier for one in restored.checkpoints] == [201] and restored.released == 0
+        assert [one[-1][1] for one in restored.left_out] == [301] and restored.advice == "--kv-capacity"
+        running.cancel()
+        running.result(60)
+        engine.audit()
+        again = engine.restore_session(tmp_path / "talk")
+        assert [one[-1].frontier for one in again.checkpoints] == [201, 301] and not again.left_out
+        engine.audit()
+
+
 @pytest.mark.req("SES-2")
 def test_the_end_of_a_prefill_is_stored_once(engine: Engine, tmp_path: Path) -> None:
     prompt = engine.prepare_prefix([Message("system", "Be exact.")], "A report of some length. " * 9)

@@ -8,7 +8,11 @@ import time
 
 import pytest
 
+from ninfer_core.contract.intent import CacheIntent
+from ninfer_core.contract.prompt import Boundaries
 from ninfer_core.engine.active import Wish
+from ninfer_core.engine.cache_options import ContextCacheOptions
+from ninfer_core.engine.cache_sizing import cache_limits
 from ninfer_core.engine.events import Finished, FinishReason, Prefilled, ReasoningDelta, Started, TextDelta
 from ninfer_core.errors import CapacityError, EngineClosed, QueueFull
 from tests.support.bench_engine import BenchEngine
@@ -313,6 +317,21 @@ def test_a_closing_before_the_first_token_finds_its_room_though_no_lease_counted
         assert result.error is None
         assert list(result.token_ids) == [*closing, *engine.model.greedy([*prompt, *closing], 4)]
     assert free(engine)
+
+
+@pytest.mark.req("INV-15", "ACT-3")
+@pytest.mark.parametrize(("pages", "captured"), [(2, []), (3, [20]), (4, [20, 50])])
+def test_captures_get_what_a_closing_leaves(pages: int, captured: list[int]) -> None:
+    prompt, closing = list(range(1, 62)), (61, 62, 63, 61, 62)
+    limits, wanted = cache_limits(ContextCacheOptions(), 1, 4), Boundaries(None, None, (20, 50), 50, 50, (50,), False)
+    with BenchEngine(lanes=1, pages=pages, lease=1, limits=limits, slots=(4, 0)) as engine:
+        output = PlainOutput(reasoning_until=62)
+        result = engine.submit(
+            prompt, 9, output, thinking_budget=0, thinking_close=closing, boundaries=wanted, cache=CacheIntent()
+        ).result()
+        assert len(result.token_ids) == 9, "the reply comes first"
+        assert [c.frontier for c in result.statistics.captures if c.outcome == "captured"] == captured
+        assert len(result.statistics.captures) == 2
 
 
 def test_reasoning_and_answer_are_separate_events() -> None:

@@ -52,15 +52,13 @@ def answer(engine: Engine, asked: Conversation, settings: Settings, streams: Str
 
 def report(engine: Engine, completion: Completion, settings: Settings, streams: Streams) -> int:
     """Everything a finished reply still has to say on standard error. Returns the exit status."""
-    from ninfer_cli.cache_view import why_text
-    from ninfer_cli.result import notices, reuse_line
+    from ninfer_cli.cache_view import statistics_lines
+    from ninfer_cli.result import notices
 
-    advice = f"raise {engine.info.context_options} or shorten the prompt"
-    for line in notices(completion, settings, advice):
+    for line in notices(completion, settings, engine.info, "shorten the prompt"):
         streams.warn(line)
     if settings.stats:
-        lines = why_text(completion).split("\n") if settings.verbose else ()
-        for line in (reuse_line(completion), *lines):
+        for line in statistics_lines(completion, verbose=settings.verbose):
             streams.dim_line(line)
     if completion.finish_reason.value == "error":
         streams.warn(completion.error or "the request failed without a message")

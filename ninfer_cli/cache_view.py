@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ninfer_cli.result import reuse_line
 from ninfer_cli.wording import counted
-from ninfer_core import size_text as size
+from ninfer_core import size_text
 
 if TYPE_CHECKING:
     from ninfer_core import AxisUse, CacheTable, Completion, OwnerRow, Verification
@@ -28,7 +29,7 @@ def table_text(table: CacheTable) -> str:
     for axis in table.axes:
         if axis.capacity:
             numbers = [axis.used, axis.reserved, axis.capacity]
-            words = [size(n) for n in numbers] if axis.unit == "bytes" else [str(n) for n in numbers]
+            words = [size_text(n) for n in numbers] if axis.unit == "bytes" else [str(n) for n in numbers]
             unit = "" if axis.unit == "bytes" else f" {axis.unit}"
             lines.append(f"{axis.name}: {words[0]} used ({words[1]} reserved) of {words[2]}{unit}")
     used, cells = table.private_cells
@@ -41,7 +42,7 @@ def _owner_line(row: OwnerRow) -> str:
     points = " ".join(f"{c.kind.value}@{c.frontier}:{c.placement.value}" for c in row.checkpoints)
     ago = f"used {counted(row.age, 'request')} ago" if row.age else "used by the last request"
     age = "running" if row.age is None else ago
-    bytes_ = f"{size(row.exclusive_bytes)} alone, {size(row.shared_bytes)} shared"
+    bytes_ = f"{size_text(row.exclusive_bytes)} alone, {size_text(row.shared_bytes)} shared"
     notes = f"{counted(row.hits, 'hit')}, {age}, {row.retention}{', leased' if row.leased else ''}"
     return f"{row.kind} {row.owner}: {points or 'no checkpoint yet'} · {bytes_} · {notes}"
 
@@ -75,6 +76,11 @@ def table_json(table: CacheTable) -> dict[str, Any]:
 
 
 # --- one request ----------------------------------------------------------------------------------------------------
+def statistics_lines(completion: Completion, *, verbose: bool) -> list[str]:
+    """What --stats says of a request: a line, and with -v the fate of every token."""
+    return [reuse_line(completion), *(why_text(completion).split("\n") if verbose else ())]
+
+
 def why_text(completion: Completion) -> str:
     """Every token's fate: reused from what, or computed again and why; and what was kept."""
     statistics = completion.statistics
@@ -90,7 +96,7 @@ def why_text(completion: Completion) -> str:
         reason = f" ({capture.reason})" if capture.reason else ""
         lines.append(f"  kept {capture.kind.value} @ {capture.frontier}: {capture.outcome}{reason}")
     if statistics.transfer.bytes:
-        lines.append(f"  copied {size(statistics.transfer.bytes)} in {statistics.transfer.ms:.1f} ms")
+        lines.append(f"  copied {size_text(statistics.transfer.bytes)} in {statistics.transfer.ms:.1f} ms")
     planning = statistics.planning
     lines.append(f"  planned in {planning.ms:.1f} ms: {counted(planning.targets, 'target')}, {planning.stop}")
     return "\n".join(lines)

@@ -10,7 +10,7 @@ from ninfer_cli.rescue import into_another
 from ninfer_cli.session_files import named_json, session_key
 from ninfer_cli.session_text import SessionText
 from ninfer_cli.wording import counted
-from ninfer_core import UsageError, inspect_session
+from ninfer_core import SessionError, inspect_session
 
 if TYPE_CHECKING:
     from ninfer_cli.output import Streams
@@ -36,7 +36,7 @@ def show(path: Path, settings: Settings, streams: Streams) -> int:
     if (conversation := found.header.value.get("conversation")) is not None:
         try:
             text = SessionText.parse(conversation, path)
-        except UsageError as error:
+        except SessionError as error:
             damage = damage or str(error)
     model = found.header.value.get("model")
     facts = model if isinstance(model, Mapping) else {}

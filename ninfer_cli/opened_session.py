@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ninfer_cli.cache_view import size
 from ninfer_cli.inputs import joined
 from ninfer_cli.session_files import session_key, tell_restored
 from ninfer_cli.session_text import SessionText
 from ninfer_cli.wording import counted
-from ninfer_core import Conversation, Message, SessionError, UsageError
+from ninfer_core import Conversation, Message, size_text
 
 if TYPE_CHECKING:
     from ninfer_cli.output import Streams
@@ -45,11 +44,7 @@ class OpenedSession:
         from ninfer_core import open_session, open_text
 
         header = open_text(path, session_key()) if text_only else open_session(path, session_key()).header
-        try:
-            text = SessionText.parse(header.value.get("conversation"), path)
-        except UsageError as error:
-            raise SessionError(str(error)) from None
-        return cls(path, header, text)
+        return cls(path, header, SessionText.parse(header.value.get("conversation"), path))
 
     def restore(self, engine: Engine, streams: Streams) -> RestoredSession:
         """Make its state resident, and say what a person must know.
@@ -59,7 +54,7 @@ class OpenedSession:
         """
         restored = engine.restore_session(self.path, session_key())
         self.paths = restored.paths
-        tell_restored(restored, streams)
+        tell_restored(restored, engine.info, streams)
         return restored
 
     def rebuild(self, engine: Engine, think: bool | None) -> int:
@@ -106,7 +101,7 @@ def save_answer(
 
 
 def tell_saved(path: Path, saved: SavedSession, streams: Streams) -> None:
-    streams.note(f"saved {path}: {size(saved.bytes)}, {counted(sum(map(len, saved.checkpoints)), 'checkpoint')}")
+    streams.note(f"saved {path}: {size_text(saved.bytes)}, {counted(sum(map(len, saved.checkpoints)), 'checkpoint')}")
     for continuation in saved.left_out:
         tokens = counted(continuation[-1].frontier, "token")
         streams.warn(f"no room for the continuation of {tokens} within the limit: left out")

@@ -62,7 +62,7 @@ class Option:
         flags = [f"--{self.name}/--no-{self.name}" if self.negatable else f"--{self.name}"]
         if self.short:
             flags.append(f"-{self.short}")
-        shown = {"help": self.help, "rich_help_panel": self.panel, "show_default": False}
+        shown: dict[str, Any] = {"help": self.help, "rich_help_panel": self.panel, "show_default": False}
         if isinstance(self.kind, Switch):
             annotation: Any = Annotated[bool | None, typer.Option(*flags, **shown)]
         elif isinstance(self.kind, Texts):
@@ -136,7 +136,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("stats", Switch(), "One line of statistics per reply on standard error; -v adds each token's fate.", OUTPUT),
     Option("raw", Switch(), "Show the reply's text as it is: no Markdown on a terminal.", OUTPUT),
     Option("quiet", Switch(), "Only the answer, warnings and errors.", OUTPUT, short="q"),
-    Option("verbose", Switch(), "Print what was resolved; a traceback with an unexpected error.", OUTPUT, short="v"),
+    Option("verbose", Switch(), "Print what was resolved; with an error its traceback, too.", OUTPUT, short="v"),
     Option("no-color", Switch(), "No colour on any stream; nothing is redrawn but the chat's input line.", OUTPUT),
 )  # fmt: skip
 REPORTS: tuple[Option, ...] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +28,8 @@ class Stream:
         file: where it goes.
         terminal: a person's terminal: text that ninfer did not write is cleaned before it is shown.
         styled: a terminal that may also get colour and cursor codes.
-        name: what an error calls it; None drops what cannot be written, for the answer does not depend on it.
+        name: what an error calls it; None drops what cannot be written or has lost its reader, for the answer does not
+            depend on it.
     """
 
     file: TextIO
@@ -39,14 +41,15 @@ class Stream:
         """Write and flush: a reply is seen as it comes.
 
         Raises:
-            OSError: it cannot be written; with its name, so that no other file is blamed. Or its reader has gone.
+            OSError: the answer cannot be written; with its name, so that no other file is blamed. Or its reader has
+                gone.
         """
         try:
             with named(self.name):
                 self.file.write(text)
                 self.file.flush()
-        except OSError as error:
-            if self.name is not None or is_closed_pipe(error):
+        except OSError:
+            if self.name is not None:
                 raise
 
     def dim(self, text: str) -> str:
@@ -133,9 +136,17 @@ def named(name: str | None) -> Iterator[None]:
 
 
 def is_closed_pipe(error: BaseException) -> bool:
-    """EPIPE, or EIO from a terminal that hung up."""
-    return isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.EIO)
-                                                  and error.filename is None)  # fmt: skip
+    """EPIPE, or EIO from a terminal that hung up; that of a disk names a file, or standard output is one."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return False
+    return error.errno == errno.EPIPE or (error.errno == errno.EIO and not _is_file(sys.stdout))
+
+
+def _is_file(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def is_terminal(file: object) -> bool:

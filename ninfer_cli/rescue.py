@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from ninfer_core.errors import NoRoom, SessionError, SessionInUse
+from ninfer_core.errors import NoRoom, SessionError, SessionPlaceError
 
 TEXT_ALONE = "--rebuild reads its text alone"
 """Said by the commands that have the option."""
@@ -18,16 +18,21 @@ def into_another(path: Path) -> str:
     return f"ninfer restore-session {shlex.quote(str(path))} --rebuild --save NEW reads its text alone"
 
 
-@contextmanager
-def rescue(path: Path, advice: str) -> Iterator[None]:
-    """Adds the advice to what is said of a session that is refused, if its text can be had without its state.
+def rescue(path: Path, advice: str | None = None, *, rebuild: bool = False) -> AbstractContextManager[None]:
+    """Adds advice to what its body says of a session that is refused, if the text can be had without the state.
 
-    Raises:
-        SessionError: whatever the body raised.
+    Args:
+        advice: None is `into_another`.
+        rebuild: the body follows the advice already: nothing is added.
     """
+    return nullcontext() if rebuild else _advised(path, into_another(path) if advice is None else advice)
+
+
+@contextmanager
+def _advised(path: Path, advice: str) -> Iterator[None]:
     try:
         yield
-    except (SessionInUse, NoRoom):
+    except (SessionPlaceError, NoRoom):
         raise  # nothing is wrong with it
     except SessionError as error:
         if not _is_readable(path):
@@ -36,9 +41,11 @@ def rescue(path: Path, advice: str) -> Iterator[None]:
 
 
 def _is_readable(path: Path) -> bool:
+    from ninfer_cli.session_text import SessionText
     from ninfer_core import open_text
 
     try:
-        return "conversation" in open_text(path).value
+        SessionText.parse(open_text(path).value.get("conversation"), path)
     except SessionError:
         return False
+    return True

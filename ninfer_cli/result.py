@@ -11,7 +11,7 @@ from ninfer_cli.wording import counted
 
 if TYPE_CHECKING:
     from ninfer_cli.settings import Settings
-    from ninfer_core import Completion
+    from ninfer_core import Completion, EngineInfo
 
 SCHEMA_VERSION = 1
 
@@ -97,9 +97,9 @@ def json_line(value: object, *, terminal: bool = False) -> str:
     return json.dumps(value, ensure_ascii=terminal, allow_nan=False) + "\n"
 
 
-def notices(completion: Completion, settings: Settings, advice: str) -> list[str]:
+def notices(completion: Completion, settings: Settings, info: EngineInfo, shorter: str) -> list[str]:
     """Lines that a person must not miss beside the reply: its tool calls, which are no part of its text, and what
-    went not quite right. advice says what helps when the context is full."""
+    went not quite right. shorter says how a context that is full needs less."""
     calls = () if settings.json else completion.tool_calls or ()
     lines = [f"tool call: {call.name} {json.dumps(dict(call.arguments), ensure_ascii=False)}" for call in calls]
     if completion.notice:
@@ -109,7 +109,11 @@ def notices(completion: Completion, settings: Settings, advice: str) -> list[str
         whole = usage.prompt_tokens + usage.completion_tokens
         if usage.completion_tokens >= settings.max_new:
             lines.append(f"the reply was cut at {counted(usage.completion_tokens, 'token')}: raise --max-new")
+        elif settings.kv_lease_growth and whole < info.max_context:
+            cut = f"no KV pages were free at {counted(whole, 'token')} and the reply was cut"
+            lines.append(f"{cut}: raise --kv-capacity, or leave out --kv-lease-growth")
         else:
+            advice = f"raise {info.context_options} or {shorter}"
             lines.append(f"the context is full at {counted(whole, 'token')} and the reply was cut: {advice}")
     return lines
 

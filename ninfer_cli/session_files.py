@@ -15,8 +15,9 @@ from ninfer_core import UsageError
 if TYPE_CHECKING:
     from ninfer_cli.output import Streams
     from ninfer_cli.settings import Settings
-    from ninfer_core import RestoredSession, SessionKey
+    from ninfer_core import EngineInfo, RestoredSession, SessionKey
 
+CACHE_OFF = "the context cache is off, so nothing of the state is reused: leave out --no-cache"
 UNPROVEN = (
     "the session's state is unproven: nothing shows that this user's ninfer computed it from this text; "
     "restore-session --verify replays it, --rebuild reads the text instead"
@@ -56,8 +57,10 @@ def missing_text(restored: RestoredSession) -> str:
     return f"{counted(missing, 'checkpoint')} found no room: raise {restored.advice}" if missing else ""
 
 
-def tell_restored(restored: RestoredSession, streams: Streams) -> None:
+def tell_restored(restored: RestoredSession, info: EngineInfo, streams: Streams) -> None:
     """What a person must not miss after a restore."""
+    if restored.checkpoints and not info.cache:
+        streams.note(CACHE_OFF)
     if restored.checkpoints and restored.proven is not True:
         streams.warn(UNPROVEN)
     if missing := missing_text(restored):

@@ -44,7 +44,7 @@ class SessionText:
 
     @classmethod
     def parse(cls, value: object, where: Path) -> SessionText:
-        """Raises UsageError: a session without a conversation, or a damaged one."""
+        """Raises SessionError: a session without a conversation, or a damaged one."""
         kept = read_conversation(value, where)
         model = value.get("model") if isinstance(value, dict) else None
         return cls(kept, model if isinstance(model, str) else None)

@@ -66,16 +66,16 @@ def conversation_json(kept: Kept, model: str, writer: tree_json.TreeWriter | Non
 
 
 def read_conversation(value: object, where: Path) -> Kept:
-    """Raises UsageError: a session without a conversation, or not one of ours. One line that names the place."""
+    """Raises SessionError: a session without a conversation, or not one of ours. One line that names the place."""
     if not isinstance(value, Mapping) or "tree" not in value:
-        raise UsageError(f"{where} holds state but no conversation: ninfer restore-session --inspect looks into it")
+        raise SessionError(f"{where} holds state but no conversation: ninfer restore-session --inspect looks into it")
     files = value.get("files", [])
     if not isinstance(files, list) or not all(isinstance(text, str) for text in files):
-        raise UsageError(f"{where}: its files are not a list of texts")
+        raise SessionError(f"{where}: its files are not a list of texts")
     try:
         return Kept(tree_json.from_json(value["tree"]), tuple(files), value.get("open") is True)
     except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
+        raise SessionError(f"{where}: {error}") from None
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------

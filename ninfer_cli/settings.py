@@ -179,7 +179,7 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> Iterator[
         word = name.removeprefix(PREFIX)
         if word != name and word not in known and environment[name]:
             near = difflib.get_close_matches(word.upper(), known, n=1)
-            hint = f"did you mean {known[near[0]]}?" if near else "unset it, ninfer --help shows what there is"
+            hint = f"did you mean {known[near[0]]}?" if near else "unset it, ninfer run --help shows what there is"
             yield f"{name} is no option of ninfer's, it has no effect: {hint}"
 
 

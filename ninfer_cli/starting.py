@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from ninfer_cli.cache_view import size
 from ninfer_cli.collector import settle
 from ninfer_cli.config import calibration_file
 from ninfer_cli.options import BY_NAME, CACHE
 from ninfer_cli.output import Streams
 from ninfer_cli.settings import SAMPLING_FIELDS
+from ninfer_core import size_text
 
 if TYPE_CHECKING:
     from ninfer_cli.settings import Settings
@@ -129,7 +129,7 @@ def progress_bar(streams: Streams) -> Iterator[Callable[[LoadProgress], None] | 
         task = bar.add_task("loading", total=None, bytes="")
 
         def show(step: LoadProgress) -> None:
-            done = f"{size(step.done)} of {size(step.total)}" if step.total else ""
+            done = f"{size_text(step.done)} of {size_text(step.total)}" if step.total else ""
             bar.update(task, description=step.stage, completed=step.done, total=step.total or None, bytes=done)
 
         yield show

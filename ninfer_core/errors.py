@@ -65,8 +65,12 @@ class SessionError(NinferError):
     """A session file is missing, damaged, foreign, newer, or cannot be written. Names the check that failed."""
 
 
-class SessionInUse(SessionError):
-    """Another process writes the session now: nothing is wrong with it."""
+class SessionPlaceError(SessionError):
+    """A session's directory cannot be had: nothing is wrong with what it holds."""
+
+
+class SessionInUse(SessionPlaceError):
+    """Another process writes the session now."""
 
 
 class SessionTooLarge(SessionError):

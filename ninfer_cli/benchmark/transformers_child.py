@@ -20,15 +20,15 @@ def main(text: str) -> None:
     from transformers.utils import logging
 
     order = json.loads(text)
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     torch.set_grad_enabled(False)
     config = AutoConfig.from_pretrained(order["model"])
     config = getattr(config, "text_config", config)
     model = AutoModelForCausalLM.from_pretrained(
         order["model"], config=config, dtype=getattr(torch, order["dtype"]), attn_implementation="sdpa"
     )
-    model.eval()
+    model.eval()  # type: ignore[no-untyped-call]
     found = []
     for test in [BenchTest(*item) for item in order["tests"]]:
         _measure(model, test, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -61,7 +60,7 @@ def restore_session(
     from ninfer_cli.commands.run import check_argument
     from ninfer_cli.opened_session import OpenedSession, check_target
     from ninfer_cli.output import open_streams
-    from ninfer_cli.rescue import into_another, rescue
+    from ninfer_cli.rescue import rescue
     from ninfer_cli.settings import resolve
     from ninfer_cli.starting import started_engine
 
@@ -82,7 +81,7 @@ def restore_session(
         from ninfer_cli.inspection import show
 
         return show(Path(path), settings, streams)
-    with nullcontext() if rebuild else rescue(Path(path), into_another(Path(path))):
+    with rescue(Path(path), rebuild=rebuild):
         opened = OpenedSession.at(Path(path), text_only=rebuild)
     with started_engine(settings, streams, sessions=not rebuild or bool(save)) as engine:
         return _restore(engine, opened, wishes, settings, streams)
@@ -91,7 +90,7 @@ def restore_session(
 def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Settings, streams: Streams) -> int:
     from ninfer_cli.asking import answer
     from ninfer_cli.opened_session import save_answer
-    from ninfer_cli.rescue import into_another, rescue
+    from ninfer_cli.rescue import rescue
     from ninfer_cli.session_files import chat_command
     from ninfer_cli.wording import counted
 
@@ -101,7 +100,7 @@ def _restore(engine: Engine, opened: OpenedSession, wishes: Wishes, settings: Se
         lines = [f"its state is ignored; read again: {counted(tokens, 'token')} of its text"]
         _tell(settings, streams, wishes, {"rebuilt_tokens": tokens}, lines)
     else:
-        with rescue(opened.path, into_another(opened.path)):
+        with rescue(opened.path):
             restored = opened.restore(engine, streams)
         status = _resumable(engine, restored, wishes, settings, streams)
     text, paths = opened.text, list(opened.paths)
@@ -127,11 +126,11 @@ def _resumable(engine: Engine, restored: RestoredSession, wishes: Wishes, settin
 
     found = engine.verify_session(restored) if wishes.verify else None
     lines = [PROVEN[restored.proven]]
-    wrong = 0
+    wrong, where = 0, "resumable from" if engine.info.cache else "on"
     for number, continuation in enumerate(restored.checkpoints):
         lines.append(f"continuation {number + 1}, {counted(continuation[-1].frontier, 'token')}:")
         for place, c in enumerate(continuation):
-            line = f"  {c.kind.value} @ {c.frontier}: resumable from {c.placement.value}"
+            line = f"  {c.kind.value} @ {c.frontier}: {where} {c.placement.value}"
             if found is not None:
                 line += f"; {verification_text(found[number][place])}"
                 wrong += found[number][place].differs

@@ -59,7 +59,7 @@ def run(
     """Print one answer. The prompt is the argument, standard input, or both: standard input comes first."""
     from ninfer_cli.opened_session import OpenedSession, check_target
     from ninfer_cli.output import open_streams
-    from ninfer_cli.rescue import into_another, rescue
+    from ninfer_cli.rescue import rescue
     from ninfer_cli.settings import resolve
     from ninfer_cli.starting import started_engine
 
@@ -71,7 +71,7 @@ def run(
     if paths.session is not None:
         if messages is not None or settings.origins.get("system") == "flag":
             raise UsageError("--session brings its own conversation: leave out --messages and --system")
-        with rescue(paths.session, into_another(paths.session)):
+        with rescue(paths.session):
             opened = OpenedSession.at(paths.session)
     asked = _ask(prompt, messages, given, settings if opened is None else None)
     streams = open_streams(no_color=settings.no_color, quiet=settings.quiet)
@@ -88,12 +88,12 @@ def _run(
 ) -> int:
     from ninfer_cli.asking import answer
     from ninfer_cli.opened_session import save_answer
-    from ninfer_cli.rescue import into_another, rescue
+    from ninfer_cli.rescue import rescue
     from ninfer_cli.session_text import SessionText
 
     settings, streams = how
     if opened is not None:
-        with rescue(opened.path, into_another(opened.path)):
+        with rescue(opened.path):
             opened.restore(engine, streams)
         asked = opened.asked(asked.messages[-1].content)
     completion, status = answer(engine, asked, settings, streams)

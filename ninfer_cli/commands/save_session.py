@@ -78,8 +78,8 @@ def _save(
     how: tuple[Settings, Streams],
 ) -> int:
     from ninfer_cli.asking import command_result, proofs
+    from ninfer_cli.cache_view import statistics_lines
     from ninfer_cli.opened_session import tell_saved
-    from ninfer_cli.result import reuse_line
     from ninfer_cli.session_files import chat_command, named_json, session_key
     from ninfer_core import FileOptions
 
@@ -92,7 +92,8 @@ def _save(
     if done.cause is not None:
         raise done.cause
     if settings.stats:
-        streams.dim_line(reuse_line(done))
+        for line in statistics_lines(done, verbose=settings.verbose):
+            streams.dim_line(line)
     options = FileOptions(replace=force, limit=limit, key=session_key())
     saved = engine.save_session(path, [prompt.token_ids], text.json(engine.info.model), options)
     tell_saved(path, saved, streams)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from secrets import token_hex
@@ -230,7 +229,7 @@ class Chat:
             SessionError, UsageError: one line; nothing has changed then.
         """
         self.keeper.keep(self)
-        with nullcontext() if rebuild else rescue(path, TEXT_ALONE):
+        with rescue(path, TEXT_ALONE, rebuild=rebuild):
             kept, restored = self.keeper.bring_back(self, path, rebuild=rebuild)
         self._replace(kept.tree, kept.files, () if restored is None else restored.paths)
         self.cache_use = self.engine.cache_table().axes

@@ -52,10 +52,10 @@ def choose(entries: Sequence[SessionEntry], streams: Streams) -> Path:
         if not (answer := line.strip()):
             raise UsageError("--resume: no conversation was chosen")
         try:
-            if (number := whole_number(answer)) is None:
+            if (chosen := whole_number(answer)) is None:
                 return find_session(answer)
-            if 1 <= number <= len(shown):
-                return shown[number - 1].path
+            if 1 <= chosen <= len(shown):
+                return shown[chosen - 1].path
             streams.warn(f"--resume: there is no number {answer}: give {span(1, len(shown))}")
         except UsageError as error:
             streams.warn(str(error))

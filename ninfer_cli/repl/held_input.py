@@ -103,6 +103,7 @@ class HeldInput:
 
     def _give_back(self) -> None:
         if self._is_ours():  # from the background this would stop the process, and the shell has set its own
+            assert self._before is not None
             with suppress(OSError, termios.error):
                 termios.tcsetattr(self._number, termios.TCSANOW, self._before)
         self._show(PASTES_PLAIN)

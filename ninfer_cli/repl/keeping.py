@@ -183,7 +183,9 @@ class Keeper:
             return kept, restored
         store = SessionStore(path, key, self.limit, text_only=rebuild)
         try:
-            kept = read_conversation(None if store.header is None else store.header.value.get("conversation"), path)
+            if store.header is None:
+                raise SessionError(f"{path} is a directory without a session in it (manifest)")
+            kept = read_conversation(store.header.value.get("conversation"), path)
             restored = None if rebuild else chat.engine.restore_session(store, key)
         except BaseException:
             store.close()

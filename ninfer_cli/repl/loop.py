@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ninfer_cli.cache_view import statistics_lines
 from ninfer_cli.interrupts import Interrupts
 from ninfer_cli.repl import commands
 from ninfer_cli.repl.command import shortened
 from ninfer_cli.repl.submission import Command, Say, closed, is_open, read, script
 from ninfer_cli.repl.surface import PlainSurface
 from ninfer_cli.reply_view import ReplyView, view_for
-from ninfer_cli.result import Branch, branch_json, json_line, notices, result_object, reuse_line
+from ninfer_cli.result import Branch, branch_json, json_line, notices, result_object
 from ninfer_core import Completion, FinishReason, NinferError
 
 if TYPE_CHECKING:
@@ -147,13 +148,13 @@ class Taker:
             self._streams.dim_line(f"sibling {branch.sibling}/{branch.siblings}: {words}  (/next)")
         elif index:
             play(completion.text, completion.reasoning, self._make_view())
-        advice = f"raise {self._chat.engine.info.context_options} or /undo some turns"
-        for line in notices(completion, settings, advice):
+        for line in notices(completion, settings, self._chat.engine.info, "/undo some turns"):
             self._streams.warn(line)
         if completion.finish_reason is FinishReason.INTERRUPTED and not index:
             self._streams.dim_line("interrupted: what is there stays in the conversation")
         if self._show_reuse or settings.stats:
-            self._streams.dim_line(reuse_line(completion))
+            for line in statistics_lines(completion, verbose=settings.stats and settings.verbose):
+                self._streams.dim_line(line)
 
     def show_turn(self) -> None:
         """The message and the reply that the conversation stands at, if there is one, as when they were said."""

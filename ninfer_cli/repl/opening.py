@@ -76,7 +76,8 @@ class Opening:
             return
         if is_new_session(path):
             if not settings.autosave:
-                raise UsageError(f"{path}: there is no such session, and --no-autosave makes none")
+                what = "there is no session in it" if path.exists() else "there is no such session"
+                raise UsageError(f"{path}: {what}, and --no-autosave makes none")
             chat.keeper.keep_at(path)
             streams.note(f"{path}: a new conversation, kept there")
             return

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ninfer_cli.cache_view import size
 from ninfer_cli.repl.command import Outcome
 from ninfer_cli.repl.file_commands import may_overwrite
-from ninfer_cli.session_files import UNPROVEN, missing_text
+from ninfer_cli.session_files import CACHE_OFF, UNPROVEN, missing_text
 from ninfer_cli.wording import counted
-from ninfer_core import UsageError
+from ninfer_core import UsageError, size_text
 
 if TYPE_CHECKING:
     from ninfer_cli.repl.chat import Chat
@@ -33,7 +32,7 @@ def save(chat: Chat, argument: str) -> Outcome:
     saved = keeper.save(chat, path, overwrite=again or may_overwrite(chat, path))
     points = sum(map(len, saved.checkpoints))
     owners = counted(len(saved.checkpoints), "continuation")
-    text = f"{path}: {size(saved.bytes)}, {counted(points, 'checkpoint')} of {owners}"
+    text = f"{path}: {size_text(saved.bytes)}, {counted(points, 'checkpoint')} of {owners}"
     if saved.left_out:
         text += f"; left out by --session-limit: {counted(len(saved.left_out), 'older continuation')}"
     return Outcome(
@@ -63,7 +62,10 @@ def restored_text(chat: Chat, path: Path, restored: RestoredSession | None) -> t
         stays = "" if aside is None else f"; with the next turn, what {path} holds now is kept in {aside}"
         return f"{said}; the state was left aside and is computed anew{stays}", value
     points = sum(map(len, restored.checkpoints))
-    lines = [f"{said}, {counted(points, 'checkpoint')} resumable"]
+    on = chat.engine.info.cache
+    lines = [f"{said}, {counted(points, 'checkpoint')} {'resumable' if on else 'restored'}"]
+    if points and not on:
+        lines.append(CACHE_OFF)
     if missing := missing_text(restored):
         lines.append(missing)
     if points and restored.proven is not True:

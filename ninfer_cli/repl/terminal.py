@@ -161,9 +161,9 @@ class Terminal:
             try:
                 step = self._taker.take(text, self._end.is_set)
             except BaseException as error:  # shown by main's boundary, in the main thread
-                self._call(lambda error=error: self._session.app.exit(exception=error))  # type: ignore[misc]
+                self._call(lambda error=error: self._session.app.exit(exception=error))
                 return
-            self._call(lambda step=step: self._after(step))  # type: ignore[misc]
+            self._call(lambda step=step: self._after(step))
 
     def _call(self, function: Any) -> None:
         """Run in the application's thread; dropped if the application has ended."""

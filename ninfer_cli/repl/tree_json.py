@@ -19,6 +19,12 @@ VERSION = 2
 class TreeWriter:
     """Writes a tree again and again while it grows: each node is put into JSON and measured once."""
 
+    _nodes: NodeWriter
+    _written: list[dict[str, Any]]
+    _last: Node | None
+    _values: int
+    _size: int
+
     def __init__(self) -> None:
         self._clear()
 
@@ -59,9 +65,7 @@ class TreeWriter:
             self._last = node
 
     def _clear(self) -> None:
-        self._nodes = NodeWriter()
-        self._written: list[dict[str, Any]] = []
-        self._last: Node | None = None
+        self._nodes, self._written, self._last = NodeWriter(), [], None
         self._values = self._size = 0
 
 

@@ -11,7 +11,6 @@ from ninfer_core.cache.retention import Retention
 from ninfer_core.contract.ids import CheckpointRef, OwnerId
 from ninfer_core.contract.results import CheckpointSummary
 from ninfer_core.contract.verification import Verification
-from ninfer_core.errors import NoRoom
 from ninfer_core.program.identity import encode
 from ninfer_core.program.program import Program
 from ninfer_core.program.restoring import Restored
@@ -99,8 +98,6 @@ class Persistence:
             SessionError: another model, a damaged directory or state, or room for nothing while nothing of it is here.
                 Nothing has changed then.
         """
-        if content.header["continuations"] and not self._books.private.cells:
-            raise NoRoom("the context cache is off: a session's state has no place (leave out --no-cache)")
         resident, released = self._program.resident(content), 0
         kept = frozenset(resident.values())
         while not (fit := self._program.restorable(content, self._books.private.free_cells, resident)).complete:

@@ -76,7 +76,8 @@ class CacheRoom:
         if options.enabled and arena is not None and 0 < arena < units.page:
             least = size_text(units.page, math.ceil)
             raise UsageError(
-                f"host-kv-capacity is {size_text(arena)}: it must be 0 or at least {least}, one page of this model"
+                f"host-kv-capacity is {size_text(arena, math.floor)}: it must be 0 or at least {least}, "
+                "one page of this model"
             )
 
     def after_explicit(self, budget: int) -> int:
@@ -145,7 +146,7 @@ def _arena(name: str, wanted: int | None, free: int) -> int:
     """`free` less so many bytes."""
     if wanted and wanted > free:
         most = size_text(max(0, free), math.floor)
-        raise CapacityError(f"{name} is {size_text(wanted)}: at most {most} fit in memory, lower it")
+        raise CapacityError(f"{name} is {size_text(wanted, math.ceil)}: at most {most} fit in memory, lower it")
     return free - (wanted or 0)
 
 

@@ -4,6 +4,7 @@ where the file system can link."""
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from contextlib import suppress
@@ -13,6 +14,9 @@ from pathlib import Path
 from ninfer_core.errors import SessionError
 from ninfer_core.program.session_file import sync_directory
 from ninfer_core.program.session_manifest import NAME, SEGMENT
+
+WITHIN = re.compile(r"before\d*", re.ASCII)
+"""What is set aside within a directory."""
 
 
 def aside_of(path: Path) -> Path | None:

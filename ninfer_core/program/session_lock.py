@@ -7,14 +7,14 @@ import os
 import time
 from pathlib import Path
 
-from ninfer_core.errors import SessionError, SessionInUse
+from ninfer_core.errors import SessionInUse, SessionPlaceError
 
 NAME = "lock"
 PATIENCE = 5
 """How often a lock is asked for again."""
 
 
-class DirectoryGone(SessionError):
+class DirectoryGone(SessionPlaceError):
     """Whoever had it has taken the directory away at this moment."""
 
 
@@ -40,7 +40,7 @@ class SessionLock:
         """
         Raises:
             SessionInUse: another process holds it, which is named.
-            SessionError: it cannot be had. DirectoryGone: there is no such directory.
+            SessionPlaceError: it cannot be had. DirectoryGone: there is no such directory.
         """
         self._handle = _open(directory)
         try:
@@ -60,7 +60,7 @@ class SessionLock:
             ) from None
         except OSError as error:
             os.close(self._handle)
-            raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
+            raise SessionPlaceError(f"{directory} cannot be locked ({error.strerror or error})") from error
 
     @property
     def held(self) -> bool:
@@ -74,14 +74,14 @@ class SessionLock:
 
 
 def _open(directory: Path) -> int:
-    """Raises SessionError."""
+    """Raises SessionPlaceError."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         return os.open(directory / NAME, flags, 0o600)
     except FileNotFoundError as error:
         raise DirectoryGone(f"{directory} cannot be locked ({error.strerror})") from error
     except OSError as error:
-        raise SessionError(f"{directory} cannot be locked ({error.strerror or error})") from error
+        raise SessionPlaceError(f"{directory} cannot be locked ({error.strerror or error})") from error
 
 
 def _take(handle: int) -> None:

@@ -6,7 +6,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ninfer_core.errors import SessionError
+from ninfer_core.errors import SessionPlaceError
+from ninfer_core.program.session_aside import WITHIN
 from ninfer_core.program.session_lock import NAME as LOCK
 from ninfer_core.program.session_lock import PATIENCE, DirectoryGone, SessionLock
 from ninfer_core.program.session_manifest import NAME, PART, SEGMENT
@@ -16,12 +17,12 @@ def is_new_session(path: Path) -> bool:
     """Whether a session would begin there: nothing is there, or nothing but what a process left that died before its
     first save. Segments may be among that, or a session's whose manifest was lost: SessionStore keeps them aside.
 
-    Raises SessionError when that cannot be seen.
+    Raises SessionPlaceError when that cannot be seen.
     """
     try:
         return not path.exists() or (path.is_dir() and all(_is_ours(entry.name) for entry in path.iterdir()))
     except OSError as error:
-        raise SessionError(f"{path} cannot be read ({error.strerror or error})") from error
+        raise SessionPlaceError(f"{path} cannot be read ({error.strerror or error})") from error
 
 
 class SessionPlace:
@@ -32,7 +33,7 @@ class SessionPlace:
 
         Raises:
             SessionInUse: another process has it.
-            SessionError: it is no session's, or cannot be had.
+            SessionPlaceError: it is no session's, or cannot be had.
         """
         self.path = path
         self._ours: bool
@@ -58,7 +59,7 @@ class SessionPlace:
             raise
 
     def release(self) -> None:
-        """Let others have it. Where nothing was written it is as it was found, or gone if no person made it.
+        """Let others have it. One that holds nothing is as it was found, or gone if no person made it.
 
         Idempotent.
         """
@@ -75,7 +76,7 @@ def _make(path: Path) -> bool:
     """Returns whether the directory was made.
 
     Raises:
-        SessionError: it is no session's, or cannot be made. DirectoryGone: it was there, and is not any more.
+        SessionPlaceError: it is no session's, or cannot be made. DirectoryGone: it was there, and is not any more.
     """
     try:
         try:
@@ -84,14 +85,14 @@ def _make(path: Path) -> bool:
         except FileExistsError:
             nowhere = path.is_symlink() and not path.exists()
             if nowhere or not stat.S_ISDIR(path.stat().st_mode):
-                raise SessionError(f"{path} is a file, not a session's directory: choose another name") from None
+                raise SessionPlaceError(f"{path} is a file, not a session's directory: choose another name") from None
         if not (path / NAME).exists() and not all(_is_ours(entry.name) for entry in path.iterdir()):
-            raise SessionError(f"{path} is a directory without a session in it: choose a new or an empty one")
+            raise SessionPlaceError(f"{path} is a directory without a session in it: choose a new or an empty one")
         return False
     except FileNotFoundError as error:
         raise DirectoryGone(f"{path} cannot be written ({error.strerror})") from error
     except OSError as error:
-        raise SessionError(f"{path} cannot be written ({error.strerror or error})") from error
+        raise SessionPlaceError(f"{path} cannot be written ({error.strerror or error})") from error
 
 
 def _left_over(path: Path) -> bool:
@@ -103,5 +104,5 @@ def _left_over(path: Path) -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """A file that a session's directory may hold without a manifest."""
-    return name == LOCK or SEGMENT.fullmatch(name) is not None or PART.fullmatch(name) is not None
+    """What a session's directory may hold without a manifest."""
+    return name == LOCK or any(pattern.fullmatch(name) for pattern in (SEGMENT, PART, WITHIN))

@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _table(regrets: Regrets) -> str:
     groups = [
-        (f"default, {owners} owner{'s' * (owners > 1)}", found) for owners, found in sorted(regrets.owners.items())
+        (f"default, {owners} owner{'s' * (owners != 1)}", found) for owners, found in sorted(regrets.owners.items())
     ]
     groups += [("default, all", regrets.default), ("no optional target", regrets.none), ("no bound", regrets.unlimited)]
     rows = [("budget", "problems", "mean", "p99", "worst"), ("---",) * 5]

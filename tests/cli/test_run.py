@@ -67,7 +67,8 @@ def test_a_variable_that_no_option_has_is_told_of(ninfer: Ninfer) -> None:
     assert (done.returncode, done.stdout) == (0, "Four.\n")
     assert done.stderr.splitlines() == [
         "ninfer: NINFER_MAXNEW is no option of ninfer's, it has no effect: did you mean NINFER_MAX_NEW?",
-        "ninfer: NINFER_QQQQ is no option of ninfer's, it has no effect: unset it, ninfer --help shows what there is",
+        "ninfer: NINFER_QQQQ is no option of ninfer's, it has no effect: unset it, ninfer run --help shows what there "
+        "is",
     ]
 
 
@@ -301,3 +302,10 @@ def test_help_whose_reader_has_gone_ends_quietly(ninfer: Ninfer, words: tuple[st
             ninfer.command(*words), env=ninfer.environment, stdout=gone, stderr=subprocess.PIPE, timeout=60
         )
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_lease_that_cannot_grow_is_not_called_a_full_context(ninfer: Ninfer) -> None:
+    ninfer.replies(*({"text": "one two", "finish": "length"},) * 2)
+    done = ninfer("run", "-q", "--kv-lease-growth", "Hi")
+    assert done.stderr.endswith("the reply was cut: raise --kv-capacity, or leave out --kv-lease-growth\n")
+    assert "the context is full" in ninfer("run", "-q", "Hi").stderr

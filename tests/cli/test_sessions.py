@@ -19,8 +19,10 @@ from safetensors.torch import load_file, save_file
 
 from ninfer_cli.app import _parse_and_work
 from ninfer_cli.boundary import guarded
-from ninfer_core import EngineOptions, write_random_checkpoint
+from ninfer_cli.rescue import rescue
+from ninfer_core import Engine, EngineOptions, SessionError, SessionInUse, write_random_checkpoint
 from ninfer_core.engine.startup import Parts, start_up
+from ninfer_core.errors import NoRoom
 from ninfer_core.program.session_header import seal
 from tests.program.test_session_file import resaved
 from tests.support.ninfer_process import Ninfer
@@ -320,3 +322,62 @@ def test_with_v_the_statistics_tell_the_fate_of_every_token(
     assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])] and spans[-1][1] == prompt
     assert any(line.startswith("  kept ") for line in fates) and fates[-1].startswith("  planned in ")
     assert "kept " not in real(ninfer, models[0], "run", "--session", "doc", "--stats", "What is on Monday?").stderr
+    chat = real(ninfer, models[0], "chat", "--script", "-", "--no-autosave", "--stats", "-v", stdin="Hello\n")
+    assert chat.returncode == 0 and "\n  kept " in chat.stderr and "\n  planned in " in chat.stderr
+    read = real(ninfer, models[0], "save-session", "again", "--file", "report.txt", "--stats", "-v")
+    assert read.returncode == 0 and "\n  kept " in read.stderr and "\n  planned in " in read.stderr
+
+
+@pytest.mark.req("SES-4")
+def test_nobody_is_advised_to_read_a_text_that_is_not_there_or_not_at_fault(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
+    with Engine(EngineOptions(model=models[0], max_context=512)) as engine:
+        prompt = engine.prepare_tokens([5] * 70)
+        engine.prefill(prompt)
+        engine.save_session(ninfer.home / "notes", [prompt.token_ids], {"note": "mine"})
+    foreign = "ninfer: notes holds state but no conversation: ninfer restore-session --inspect looks into it\n"
+    chat = ("chat", "--script", "-", "--no-autosave", "--session")
+    for command in (("run", "--session", "notes", "Hello"), (*chat, "notes"), ("restore-session", "notes")):
+        refused = real(ninfer, models[0], *command)
+        assert (refused.returncode, refused.stderr) == (1, foreign), command
+    told = ("--session", "talk", "--autosave")
+    assert real(ninfer, models[0], "chat", "--script", "-", *told, stdin="Hello\n").returncode == 0
+    (ninfer.home / "talk" / "lock").unlink(missing_ok=True)
+    (ninfer.home / "talk" / "lock").mkdir()
+    held = real(ninfer, models[0], "chat", "--script", "-", *told)
+    assert held.returncode == 1 and "talk cannot be locked (Is a directory)\n" in held.stderr, held.stderr
+
+
+def test_a_directory_that_lost_its_manifest_is_said_to_hold_no_session(
+    ninfer: Ninfer, models: tuple[Path, Path]
+) -> None:
+    (ninfer.home / "lost").mkdir()
+    (ninfer.home / "lost" / "00000001.segment").write_bytes(b"state")
+    chat = ("chat", "--script", "-", "--no-autosave")
+    done = real(ninfer, models[0], *chat, stdin="/restore lost\n")
+    assert done.returncode == 1 and "lost is a directory without a session in it (manifest)\n" in done.stderr
+    done = real(ninfer, models[0], *chat, "--session", "lost")
+    assert done.returncode == 2 and "lost: there is no session in it, and --no-autosave makes none" in done.stderr
+    assert (ninfer.home / "lost" / "00000001.segment").read_bytes() == b"state"
+
+
+def test_without_the_cache_nothing_is_called_resumable(
+    ninfer: Ninfer, models: tuple[Path, Path], document: Path
+) -> None:
+    off = "ninfer: the context cache is off, so nothing of the state is reused: leave out --no-cache\n"
+    checked = real(ninfer, models[0], "restore-session", "doc", "--no-cache")
+    assert checked.returncode == 0 and off in checked.stderr and "resumable" not in checked.stdout
+    asked = real(ninfer, models[0], "run", "--session", "doc", "--no-cache", "--json", "When?")
+    assert reply(asked)["usage"]["reused_tokens"] == 0 and off in asked.stderr
+    told = real(ninfer, models[0], "chat", "--script", "-", "--no-autosave", "--session", "doc", "--no-cache")
+    assert off in told.stderr and "resumable" not in told.stderr
+    on = real(ninfer, models[0], "restore-session", "doc")
+    assert "resumable from device" in on.stdout and "cache is off" not in on.stderr
+
+
+@pytest.mark.parametrize("kind", [NoRoom, SessionInUse, SessionError])
+def test_only_what_is_refused_for_its_state_is_advised_on(document: Path, kind: type[SessionError]) -> None:
+    with pytest.raises(kind) as told, rescue(document):
+        raise kind("the reason")
+    assert ("; ninfer restore-session" in str(told.value)) is (kind is SessionError)

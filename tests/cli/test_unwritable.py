@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shlex
 import subprocess
 import sys
@@ -65,3 +66,26 @@ def test_the_last_flush_belongs_to_standard_output(ninfer: Ninfer) -> None:
     code = "from ninfer_cli.boundary import guarded; raise SystemExit(guarded(lambda: print(1) or 0, verbose=False))"
     done = shell(ninfer, ["env", "-u", "PYTHONUNBUFFERED", sys.executable, "-c", code], f">{FULL}")
     assert (done.returncode, done.stderr.count(b"standard output")) == (1, 1), done.stderr
+
+
+def test_the_answer_outlives_the_reader_of_standard_error(ninfer: Ninfer) -> None:
+    ninfer.replies({"text": "Four.", "reasoning": ["x" * 1000] * 200})
+    done = shell(ninfer, ninfer.command("run", "-v", "--stats", "2+2?"), "2>&1 >answer | head -c 1")
+    assert (ninfer.home / "answer").read_text() == "Four.\n" and len(done.stdout) == 1
+
+
+def test_a_disk_that_fails_is_no_terminal_that_hung_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def failed() -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with (tmp_path / "answer").open("w") as file, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", file)
+        assert guarded(failed, verbose=False) == 1
+    assert capsys.readouterr().err.startswith("ninfer: ")
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        assert guarded(failed, verbose=False) == 0
+    os.close(ours)

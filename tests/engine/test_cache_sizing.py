@@ -199,7 +199,7 @@ def test_the_private_catalog_covers_the_running_requests() -> None:
 @pytest.mark.req("OPT-2")
 def test_what_needs_the_model_is_refused_at_start_up_with_the_bound() -> None:
     with pytest.raises(UsageError, match=r"host-kv-capacity is 3\.9 KiB: it must be 0 or at least 4\.0 KiB, one"):
-        sizes(1 << 30, cache={"host_kv_capacity_bytes": PAGE - 100})
+        sizes(1 << 30, cache={"host_kv_capacity_bytes": PAGE - 1})
     assert sizes(1 << 30, cache={"host_kv_capacity_bytes": PAGE}).capacity.host_bytes == PAGE
     memory = 2 * IMAGE + CONTEXT * PAGE
     most = (memory - 2 * IMAGE - PAGE) // IMAGE

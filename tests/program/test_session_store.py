@@ -552,3 +552,15 @@ def test_a_lock_that_its_holder_takes_away_is_asked_for_again(tmp_path: Path, mo
     second.autosave(None, "x")
     second.close()
     assert open_session(tmp_path / "one").header.value["conversation"] == "x"
+
+
+def test_what_was_set_aside_within_does_not_lock_the_place(tmp_path: Path, key: SessionKey) -> None:
+    """As a process leaves it that died, or found no room, between the two."""
+    (tmp_path / "talk" / "before2").mkdir(parents=True)
+    (tmp_path / "talk" / "00000003.segment").write_bytes(b"state")
+    assert is_new_session(tmp_path / "talk")
+    with SessionStore(tmp_path / "talk", key) as again:
+        assert again.aside == tmp_path / "talk.before"
+        again.autosave(None, TALK)
+    assert (tmp_path / "talk" / "before2").is_dir() and (tmp_path / "talk.before" / "00000003.segment").is_file()
+    assert open_session(tmp_path / "talk", key).header.value["conversation"] == TALK

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ninfer_cli.rescue import into_another
 from ninfer_cli.session_files import named_json, session_key
 from ninfer_cli.session_text import SessionText
+from ninfer_cli.sessions import holds_conversation
 from ninfer_cli.wording import counted
 from ninfer_core import SessionError, inspect_session
 
@@ -33,7 +34,7 @@ def show(path: Path, settings: Settings, streams: Streams) -> int:
 
     found = inspect_session(path, session_key())
     text, damage = None, found.damage
-    if (conversation := found.header.value.get("conversation")) is not None:
+    if holds_conversation(conversation := found.header.value.get("conversation")):
         try:
             text = SessionText.parse(conversation, path)
         except SessionError as error:

@@ -51,10 +51,11 @@ def named_json(checkpoints: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"kind": kind, "frontier": frontier} for kind, frontier in checkpoints]
 
 
-def missing_text(restored: RestoredSession) -> str:
-    """What of a session found no room, and what would help; or nothing."""
+def missing_text(restored: RestoredSession, info: EngineInfo) -> str:
+    """What of a session found no room, and what would help if anything does; or nothing."""
     missing = len(restored.dropped) + sum(map(len, restored.left_out))
-    return f"{counted(missing, 'checkpoint')} found no room: raise {restored.advice}" if missing else ""
+    advice = f": raise {restored.advice}" if info.cache else ""
+    return f"{counted(missing, 'checkpoint')} found no room{advice}" if missing else ""
 
 
 def tell_restored(restored: RestoredSession, info: EngineInfo, streams: Streams) -> None:
@@ -63,7 +64,7 @@ def tell_restored(restored: RestoredSession, info: EngineInfo, streams: Streams)
         streams.note(CACHE_OFF)
     if restored.checkpoints and restored.proven is not True:
         streams.warn(UNPROVEN)
-    if missing := missing_text(restored):
+    if missing := missing_text(restored, info):
         streams.note(missing)
     if restored.released:
         streams.note(f"given up for it: {counted(restored.released, 'other continuation')}")

@@ -66,7 +66,7 @@ def restored_text(chat: Chat, path: Path, restored: RestoredSession | None) -> t
     lines = [f"{said}, {counted(points, 'checkpoint')} {'resumable' if on else 'restored'}"]
     if points and not on:
         lines.append(CACHE_OFF)
-    if missing := missing_text(restored):
+    if missing := missing_text(restored, chat.engine.info):
         lines.append(missing)
     if points and restored.proven is not True:
         lines.append(UNPROVEN)

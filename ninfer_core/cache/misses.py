@@ -109,6 +109,7 @@ def explain(prompt: PreparedPrompt, found: Lookup) -> tuple[Miss, ...]:
 def _message(prompt: PreparedPrompt, token: int) -> str:
     if prompt.boundaries is None:
         return "in the raw prompt"
-    ends: Sequence[int] = prompt.boundaries.message_ends
-    number = bisect_right(ends, token)
-    return f"in message {number + 1}" if number < len(ends) else "in the reply's opener"
+    if token >= prompt.boundaries.generation_opener:
+        return "in the reply's opener"
+    ends: Sequence[int] = prompt.boundaries.message_ends  # of a beginning that a message goes on from, without its end
+    return f"in message {bisect_right(ends, token) + 1}"

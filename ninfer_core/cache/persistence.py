@@ -15,7 +15,7 @@ from ninfer_core.program.identity import encode
 from ninfer_core.program.program import Program
 from ninfer_core.program.restoring import Restored
 from ninfer_core.program.session_content import SessionContent, SessionSource
-from ninfer_core.program.session_directory import Fit
+from ninfer_core.program.session_directory import Directory, Fit
 from ninfer_core.program.snapshot import Known, Snapshot
 
 Checkpoints = tuple[CheckpointSummary, ...]
@@ -100,8 +100,11 @@ class Persistence:
         """
         resident, released = self._program.resident(content), 0
         kept = frozenset(resident.values())
+        most: Directory | None = None
         while not (fit := self._program.restorable(content, self._books.private.free_cells, resident)).complete:
-            if not released and self._most(content, resident).directory == fit.directory:
+            if most is None or most == fit.directory:  # a release may have made others releasable since
+                most = self._most(content, resident).directory
+            if most == fit.directory:
                 break
             if not self._release_one(kept, fit.lacks):
                 break

@@ -15,8 +15,14 @@ from ninfer_core.errors import SessionError
 from ninfer_core.program.session_file import sync_directory
 from ninfer_core.program.session_manifest import NAME, SEGMENT
 
-WITHIN = re.compile(r"before\d*", re.ASCII)
-"""What is set aside within a directory."""
+_WITHIN = re.compile(r"before([2-9]|[1-9]\d+)?", re.ASCII)
+
+
+def is_aside_within(entry: Path) -> bool:
+    """Whether it is what `set_aside` made within a directory, and nothing that a person put there."""
+    if not _WITHIN.fullmatch(entry.name) or entry.is_symlink() or not entry.is_dir():
+        return False
+    return all(SEGMENT.fullmatch(held.name) or held.name == NAME for held in entry.iterdir())
 
 
 def aside_of(path: Path) -> Path | None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ninfer_core.errors import SessionPlaceError
-from ninfer_core.program.session_aside import WITHIN
+from ninfer_core.program.session_aside import is_aside_within
 from ninfer_core.program.session_lock import NAME as LOCK
 from ninfer_core.program.session_lock import PATIENCE, DirectoryGone, SessionLock
 from ninfer_core.program.session_manifest import NAME, PART, SEGMENT
@@ -20,7 +20,7 @@ def is_new_session(path: Path) -> bool:
     Raises SessionPlaceError when that cannot be seen.
     """
     try:
-        return not path.exists() or (path.is_dir() and all(_is_ours(entry.name) for entry in path.iterdir()))
+        return not path.exists() or (path.is_dir() and all(map(_is_ours, path.iterdir())))
     except OSError as error:
         raise SessionPlaceError(f"{path} cannot be read ({error.strerror or error})") from error
 
@@ -86,7 +86,7 @@ def _make(path: Path) -> bool:
             nowhere = path.is_symlink() and not path.exists()
             if nowhere or not stat.S_ISDIR(path.stat().st_mode):
                 raise SessionPlaceError(f"{path} is a file, not a session's directory: choose another name") from None
-        if not (path / NAME).exists() and not all(_is_ours(entry.name) for entry in path.iterdir()):
+        if not (path / NAME).exists() and not all(map(_is_ours, path.iterdir())):
             raise SessionPlaceError(f"{path} is a directory without a session in it: choose a new or an empty one")
         return False
     except FileNotFoundError as error:
@@ -98,11 +98,11 @@ def _make(path: Path) -> bool:
 def _left_over(path: Path) -> bool:
     """Whether it holds what a process left that died before its first save, and nothing else."""
     with suppress(OSError):
-        names = {entry.name for entry in path.iterdir()}
-        return LOCK in names and all(map(_is_ours, names))
+        return (path / LOCK).exists() and all(map(_is_ours, path.iterdir()))
     return False
 
 
-def _is_ours(name: str) -> bool:
+def _is_ours(entry: Path) -> bool:
     """What a session's directory may hold without a manifest."""
-    return name == LOCK or any(pattern.fullmatch(name) for pattern in (SEGMENT, PART, WITHIN))
+    name = entry.name
+    return name == LOCK or bool(SEGMENT.fullmatch(name) or PART.fullmatch(name)) or is_aside_within(entry)

@@ -50,6 +50,8 @@ def test_the_first_new_token_and_its_message_are_named() -> None:
         "new from token 59 on, in message 2",
         "new from token 60 on, in the reply's opener",
     ]
+    document = PreparedPrompt(tuple(range(70)), Boundaries(None, 30, (30,), 70, 70, (), True), OutputStart.ANSWER)
+    assert explain(document, Lookup(0, 60, False, None, None))[-1].detail == "new from token 60 on, in message 2"
     raw = PreparedPrompt((1, 2), None, OutputStart.ANSWER)
     assert explain(raw, Lookup(0, 1, False, None, None))[-1].detail == "new from token 1 on, in the raw prompt"
 

@@ -187,7 +187,7 @@ def test_of_a_damaged_session_every_command_says_what_can_be_read(
 def test_inspect_shows_state_without_a_conversation_and_odd_ones(ninfer: Ninfer, document: Path) -> None:
     from ninfer_core.program.session_file import read_header
 
-    for conversation, status, words in ((None, 0, ""), ({"tree": 7}, 1, "odd"), ("text", 1, "odd")):
+    for conversation, status, words in ((None, 0, ""), ({"tree": 7}, 1, "odd"), ("text", 0, "")):
         header = {**read_header(document).value, "conversation": conversation, "model": ["not", "facts"]}
         text, marks = seal(header, None)
         resaved(document, ninfer.home / "odd", load_file(document), header=text, **marks)
@@ -341,6 +341,8 @@ def test_nobody_is_advised_to_read_a_text_that_is_not_there_or_not_at_fault(
     for command in (("run", "--session", "notes", "Hello"), (*chat, "notes"), ("restore-session", "notes")):
         refused = real(ninfer, models[0], *command)
         assert (refused.returncode, refused.stderr) == (1, foreign), command
+    seen = real(ninfer, None, "restore-session", "notes", "--inspect")
+    assert seen.returncode == 0 and "no conversation\n" in seen.stdout and not seen.stderr
     told = ("--session", "talk", "--autosave")
     assert real(ninfer, models[0], "chat", "--script", "-", *told, stdin="Hello\n").returncode == 0
     (ninfer.home / "talk" / "lock").unlink(missing_ok=True)
@@ -372,6 +374,10 @@ def test_without_the_cache_nothing_is_called_resumable(
     assert reply(asked)["usage"]["reused_tokens"] == 0 and off in asked.stderr
     told = real(ninfer, models[0], "chat", "--script", "-", "--no-autosave", "--session", "doc", "--no-cache")
     assert off in told.stderr and "resumable" not in told.stderr
+    kept = ("--autosave", "--session", "talk")
+    assert real(ninfer, models[0], "chat", "--script", "-", *kept, stdin="Hello\nAgain\n/undo\nElse\n").returncode == 0
+    few = real(ninfer, models[0], "run", "--session", "talk", "--no-cache", "When?")
+    assert " found no room\n" in few.stderr and "raise --device" not in few.stderr
     on = real(ninfer, models[0], "restore-session", "doc")
     assert "resumable from device" in on.stdout and "cache is off" not in on.stderr
 

@@ -343,6 +343,37 @@ def test_what_is_here_stays_where_the_rest_of_its_session_finds_no_room(tiny_dir
         engine.audit()
 
 
+@pytest.mark.req("SES-3", "RET-2")
+def test_nobody_is_released_any_more_once_all_that_can_fit_fits(tiny_directory: Path, tmp_path: Path) -> None:
+    """Of 16 pages a running request is promised nine, and two others hold two each. The newest continuation wants four
+    and finds them when one of those has gone; the older one wants five, and finds them in no way."""
+    options = EngineOptions(
+        model=tiny_directory,
+        max_concurrency=2,
+        max_context=700,
+        kv_capacity=64 * 16,
+        cache=ContextCacheOptions(device_state_slots=8, host_state_slots=0, host_kv_capacity_bytes=0),
+    )
+
+    def say(engine: Engine, tokens: list[int]) -> tuple[int, ...]:
+        reply = engine.generate(engine.prepare_tokens(tokens), max_new=2, sampling=GREEDY)
+        return (*tokens, *reply.token_ids)
+
+    with Engine(options) as first:
+        first.save_session(tmp_path / "talk", [say(first, [5] * 300), say(first, [6] * 200)], {})
+    with Engine(options) as engine:
+        for token in (9, 10):
+            say(engine, [token] * 90)
+        running = engine.submit(GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True))
+        running.next_event()  # it is Active
+        restored = engine.restore_session(tmp_path / "talk")
+        assert [one[-1].frontier for one in restored.checkpoints] == [201] and restored.released == 1
+        assert [one[-1][1] for one in restored.left_out] == [301]
+        running.cancel()
+        running.result(60)
+        engine.audit()
+
+
 @pytest.mark.req("SES-2")
 def test_the_end_of_a_prefill_is_stored_once(engine: Engine, tmp_path: Path) -> None:
     prompt = engine.prepare_prefix([Message("system", "Be exact.")], "A report of some length. " * 9)

@@ -564,3 +564,12 @@ def test_what_was_set_aside_within_does_not_lock_the_place(tmp_path: Path, key: 
         again.autosave(None, TALK)
     assert (tmp_path / "talk" / "before2").is_dir() and (tmp_path / "talk.before" / "00000003.segment").is_file()
     assert open_session(tmp_path / "talk", key).header.value["conversation"] == TALK
+
+
+@pytest.mark.parametrize("name", ["before/mine.txt", "before", "before1/manifest"])
+def test_what_a_person_calls_before_is_none_of_it(tmp_path: Path, key: SessionKey, name: str) -> None:
+    (tmp_path / "talk" / name).parent.mkdir(parents=True)
+    (tmp_path / "talk" / name).write_text("mine")
+    assert not is_new_session(tmp_path / "talk")
+    with pytest.raises(SessionError, match="a directory without a session in it"):
+        SessionStore(tmp_path / "talk", key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 from ninfer_core.errors import NoRoom, SessionError, SessionPlaceError
@@ -18,26 +18,25 @@ def into_another(path: Path) -> str:
     return f"ninfer restore-session {shlex.quote(str(path))} --rebuild --save NEW reads its text alone"
 
 
-def rescue(path: Path, advice: str | None = None, *, rebuild: bool = False) -> AbstractContextManager[None]:
+@contextmanager
+def rescue(path: Path, advice: str | None = None, *, rebuild: bool = False) -> Iterator[None]:
     """Adds advice to what its body says of a session that is refused, if the text can be had without the state.
 
     Args:
         advice: None is `into_another`.
         rebuild: the body follows the advice already: nothing is added.
+
+    Raises:
+        SessionError: whatever the body raised.
     """
-    return nullcontext() if rebuild else _advised(path, into_another(path) if advice is None else advice)
-
-
-@contextmanager
-def _advised(path: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except (SessionPlaceError, NoRoom):
         raise  # nothing is wrong with it
     except SessionError as error:
-        if not _is_readable(path):
+        if rebuild or not _is_readable(path):
             raise
-        raise SessionError(f"{error}; {advice}") from error
+        raise SessionError(f"{error}; {advice or into_another(path)}") from error
 
 
 def _is_readable(path: Path) -> bool:

@@ -51,21 +51,21 @@ def named_json(checkpoints: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
     return [{"kind": kind, "frontier": frontier} for kind, frontier in checkpoints]
 
 
-def missing_text(restored: RestoredSession, info: EngineInfo) -> str:
-    """What of a session found no room, and what would help if anything does; or nothing."""
-    missing = len(restored.dropped) + sum(map(len, restored.left_out))
-    advice = f": raise {restored.advice}" if info.cache else ""
-    return f"{counted(missing, 'checkpoint')} found no room{advice}" if missing else ""
+def unused(restored: RestoredSession, info: EngineInfo) -> list[str]:
+    """A line for each thing of a session that is not reused, and what would help if anything does."""
+    lines = [CACHE_OFF] if restored.checkpoints and not info.cache else []
+    if missing := len(restored.dropped) + sum(map(len, restored.left_out)):
+        advice = f": raise {restored.advice}" if info.cache else ""
+        lines.append(f"{counted(missing, 'checkpoint')} found no room{advice}")
+    return lines
 
 
 def tell_restored(restored: RestoredSession, info: EngineInfo, streams: Streams) -> None:
     """What a person must not miss after a restore."""
-    if restored.checkpoints and not info.cache:
-        streams.note(CACHE_OFF)
     if restored.checkpoints and restored.proven is not True:
         streams.warn(UNPROVEN)
-    if missing := missing_text(restored, info):
-        streams.note(missing)
+    for line in unused(restored, info):
+        streams.note(line)
     if restored.released:
         streams.note(f"given up for it: {counted(restored.released, 'other continuation')}")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ninfer_cli.config import directory
 from ninfer_cli.repl import tree_json
@@ -65,14 +65,14 @@ def conversation_json(kept: Kept, model: str, writer: tree_json.TreeWriter | Non
     }
 
 
-def holds_conversation(value: object) -> bool:
+def holds_conversation(value: object) -> TypeGuard[Mapping[str, Any]]:
     """Whether it is a conversation's JSON, sound or not. A library's session may hold anything."""
     return isinstance(value, Mapping) and "tree" in value
 
 
 def read_conversation(value: object, where: Path) -> Kept:
     """Raises SessionError: a session without a conversation, or not one of ours. One line that names the place."""
-    if not isinstance(value, Mapping) or not holds_conversation(value):
+    if not holds_conversation(value):
         raise SessionError(f"{where} holds state but no conversation: ninfer restore-session --inspect looks into it")
     files = value.get("files", [])
     if not isinstance(files, list) or not all(isinstance(text, str) for text in files):

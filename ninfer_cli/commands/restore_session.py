@@ -126,7 +126,8 @@ def _resumable(engine: Engine, restored: RestoredSession, wishes: Wishes, settin
 
     found = engine.verify_session(restored) if wishes.verify else None
     lines = [PROVEN[restored.proven]]
-    wrong, where = 0, "resumable from" if engine.info.cache else "on"
+    where = "resumable from" if engine.info.cache else "on"
+    wrong = 0
     for number, continuation in enumerate(restored.checkpoints):
         lines.append(f"continuation {number + 1}, {counted(continuation[-1].frontier, 'token')}:")
         for place, c in enumerate(continuation):

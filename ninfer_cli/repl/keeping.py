@@ -183,9 +183,8 @@ class Keeper:
             return kept, restored
         store = SessionStore(path, key, self.limit, text_only=rebuild)
         try:
-            if store.header is None:
-                raise SessionError(f"{path} is a directory without a session in it (manifest)")
-            kept = read_conversation(store.header.value.get("conversation"), path)
+            header = store.header or open_text(path, key)  # which says what is missing
+            kept = read_conversation(header.value.get("conversation"), path)
             restored = None if rebuild else chat.engine.restore_session(store, key)
         except BaseException:
             store.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ninfer_cli.repl.command import Outcome
 from ninfer_cli.repl.file_commands import may_overwrite
-from ninfer_cli.session_files import CACHE_OFF, UNPROVEN, missing_text
+from ninfer_cli.session_files import UNPROVEN, unused
 from ninfer_cli.wording import counted
 from ninfer_core import UsageError, size_text
 
@@ -62,12 +62,8 @@ def restored_text(chat: Chat, path: Path, restored: RestoredSession | None) -> t
         stays = "" if aside is None else f"; with the next turn, what {path} holds now is kept in {aside}"
         return f"{said}; the state was left aside and is computed anew{stays}", value
     points = sum(map(len, restored.checkpoints))
-    on = chat.engine.info.cache
-    lines = [f"{said}, {counted(points, 'checkpoint')} {'resumable' if on else 'restored'}"]
-    if points and not on:
-        lines.append(CACHE_OFF)
-    if missing := missing_text(restored, chat.engine.info):
-        lines.append(missing)
+    state = "resumable" if chat.engine.info.cache else "restored"
+    lines = [f"{said}, {counted(points, 'checkpoint')} {state}", *unused(restored, chat.engine.info)]
     if points and restored.proven is not True:
         lines.append(UNPROVEN)
     return "\n".join(lines), value | {"checkpoints": points, "proven": restored.proven}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.cache.books import Books
@@ -15,7 +15,7 @@ from ninfer_core.program.identity import encode
 from ninfer_core.program.program import Program
 from ninfer_core.program.restoring import Restored
 from ninfer_core.program.session_content import SessionContent, SessionSource
-from ninfer_core.program.session_directory import Directory, Fit
+from ninfer_core.program.session_directory import Fit
 from ninfer_core.program.snapshot import Known, Snapshot
 
 Checkpoints = tuple[CheckpointSummary, ...]
@@ -100,13 +100,14 @@ class Persistence:
         """
         resident, released = self._program.resident(content), 0
         kept = frozenset(resident.values())
-        most: Directory | None = None
         while not (fit := self._program.restorable(content, self._books.private.free_cells, resident)).complete:
-            if most is None or most == fit.directory:  # a release may have made others releasable since
-                most = self._most(content, resident).directory
-            if most == fit.directory:
-                break
-            if not self._release_one(kept, fit.lacks):
+            spare = self._books.eligible().keys() - kept
+            cells = self._books.private.free_cells + sum(not self._books.is_shared(owner) for owner in spare)
+            if not released:  # nobody is released for what would be refused all the same
+                self._program.check_continuations(content, cells, resident, spare)
+            if self._program.restorable(content, cells, resident, spare).directory == fit.directory:
+                break  # nor for what would be left out
+            if not self._release_one(spare, fit.lacks):
                 break
             released += 1
         restored = self._program.restore_continuations(content, self._books.private.free_cells, resident)
@@ -127,20 +128,12 @@ class Persistence:
         """Replay a restored checkpoint cold and compare it with its state (product: Trust)."""
         return self._program.verify_checkpoint(owner, ref)
 
-    def _most(self, content: SessionContent, resident: Mapping[int, OwnerId]) -> Fit:
-        """What would find room if everybody were released: nobody is for what would be refused or left out all the
-        same. Raises SessionError."""
-        spare = [owner for owner in self._books.eligible() if owner not in resident.values()]
-        cells = self._books.private.free_cells + sum(not self._books.is_shared(owner) for owner in spare)
-        return self._program.check_continuations(content, cells, resident, spare)
-
     def _on_path(self, entry: Entry, paths: Sequence[bytes]) -> bool:
         tokens = self._program.record(entry.checkpoints[-1].ref).identity.tokens
         return any(path.startswith(tokens) for path in paths)
 
-    def _release_one(self, kept: Collection[OwnerId], lacks: Collection[str]) -> bool:
-        """An explicit release of the least recently used owner that nobody leans on, and that can help (RET-2)."""
-        eligible = self._books.eligible().keys() - set(kept)
+    def _release_one(self, eligible: Collection[OwnerId], lacks: Collection[str]) -> bool:
+        """An explicit release of the least recently used of these owners that can help (RET-2)."""
         if set(lacks) == {"places"}:  # a shared prefix takes none of them
             eligible = {owner for owner in eligible if not self._books.is_shared(owner)}
         oldest: OwnerId | None = next((owner for owner in self._books.ranking() if owner in eligible), None)

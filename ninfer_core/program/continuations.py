@@ -60,19 +60,15 @@ class Continuations:
         """A content's continuations that are here already, by place. Raises SessionError."""
         return self._restorer.resident(content)
 
-    def restorable(self, content: SessionContent, cells: int, resident: Collection[int] = ()) -> Fit:
-        """What of a content finds room now. Raises SessionError."""
-        return self._restorer.restorable(content, cells, resident)
-
     def check(
         self, content: SessionContent, cells: int, resident: Collection[int], releasable: Collection[OwnerId]
-    ) -> Fit:
-        """What of a content finds room once these owners are released: asked before one of them is.
+    ) -> None:
+        """Whether a content can be restored once these owners are released: asked before one of them is.
 
         Raises:
             SessionError: as `restore`. Nothing changes.
         """
-        return self._restorer.check(content, self.model_facts(), cells, resident, releasable)
+        self._restorer.check(content, self.model_facts(), cells, resident, releasable)
 
     def restore(self, content: SessionContent, cells: int = 1 << 30, resident: Collection[int] = ()) -> Restored:
         """Publish what fits of a checked content as private owners (SES-1, SES-3). The revision advances.

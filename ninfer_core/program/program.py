@@ -99,8 +99,8 @@ class Program:
         self._continuations = continuations
         self.model_facts, self.fitting = continuations.model_facts, continuations.fitting
         self.snapshot, self.save_continuations = continuations.snapshot, continuations.save
-        self.selection, self.restorable = continuations.selection, continuations.restorable
-        self.resident = continuations.resident
+        self.selection, self.resident = continuations.selection, continuations.resident
+        self.restorable = restorer.restorable
         self.check_continuations = continuations.check
         self.restore_continuations = continuations.restore
 

@@ -119,9 +119,16 @@ class Restorer:
                         return False
         return True
 
-    def restorable(self, content: SessionContent, cells: int, resident: Collection[int] = ()) -> Fit:
-        """What finds room now. Changes nothing; raises SessionError for an inconsistent directory."""
-        return self._parse(content.header, _sizes(content)).without(resident).fit(self._room(cells))
+    def restorable(
+        self,
+        content: SessionContent,
+        cells: int,
+        resident: Collection[int] = (),
+        releasable: Collection[OwnerId] = (),
+    ) -> Fit:
+        """What finds room once these owners are released. Changes nothing; raises SessionError for an inconsistent
+        directory."""
+        return self._parse(content.header, _sizes(content)).without(resident).fit(self._room(cells, releasable))
 
     def check(
         self,
@@ -130,8 +137,9 @@ class Restorer:
         cells: int,
         resident: Collection[int] = (),
         releasable: Collection[OwnerId] = (),
-    ) -> Fit:
-        """What of a content finds room once these owners are released: asked before one of them is. Changes nothing.
+    ) -> None:
+        """Whether a content can be restored once these owners are released: asked before one of them is. Changes
+        nothing.
 
         Args:
             cells, resident: as in `restore`, with the owners released.
@@ -139,7 +147,7 @@ class Restorer:
         Raises:
             SessionError: as `restore`.
         """
-        return self._checked(content, facts, self._room(cells, releasable), resident)[0]
+        self._checked(content, facts, self._room(cells, releasable), resident)
 
     def restore(
         self,

@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,6 +55,28 @@ def speak(engine: Engine, *said: str) -> tuple[list[Message], list[tuple[int, ..
         messages.append(Message("assistant", reply.text, reply.reasoning or ""))
         replies.append(reply)
     return messages, ledgers, replies
+
+
+def of_pages(model: Path, pages: int) -> EngineOptions:
+    """A pool of so many pages of 64 tokens, states enough, and no Host tier."""
+    cache = ContextCacheOptions(device_state_slots=8, host_state_slots=0, host_kv_capacity_bytes=0)
+    return EngineOptions(model=model, max_concurrency=2, max_context=700, kv_capacity=64 * pages, cache=cache)
+
+
+def say(engine: Engine, tokens: list[int]) -> tuple[int, ...]:
+    """The ledger of a raw prompt and a short reply."""
+    reply = engine.generate(engine.prepare_tokens(tokens), max_new=2, sampling=GREEDY)
+    return (*tokens, *reply.token_ids)
+
+
+@contextmanager
+def nine_pages_promised(engine: Engine) -> Iterator[None]:
+    """While a request runs that may take as many."""
+    running = engine.submit(GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True))
+    running.next_event()  # it is Active
+    yield
+    running.cancel()
+    running.result(60)
 
 
 FRESH = """
@@ -276,67 +300,35 @@ def test_room_is_made_for_every_checkpoint_before_one_is_dropped(
 def test_nobody_is_released_for_a_session_that_is_refused(tiny_directory: Path, tmp_path: Path, why: str) -> None:
     """Ten pages are wanted. Of 16 a running request is promised nine; of 12 all could be had, and the state is bad."""
     pages = 16 if "room" in why else 12
-    options = EngineOptions(
-        model=tiny_directory,
-        max_concurrency=2,
-        max_context=700,
-        kv_capacity=64 * 16,
-        cache=ContextCacheOptions(device_state_slots=6, host_state_slots=0, host_kv_capacity_bytes=0),
-    )
-    with Engine(options) as first:
-        prompt = first.prepare_tokens([5] * 600)
-        done = first.generate(prompt, max_new=2, sampling=GREEDY)
+    with Engine(of_pages(tiny_directory, 16)) as first:
+        ledger = say(first, [5] * 600)
         if "finite" in why:
             for plane in first._worker._program.physical.images.planes.recurrent:
                 plane.fill_(float("nan"))
-        first.save_session(tmp_path / "talk", [(*prompt.token_ids, *done.token_ids)], {})
-    with Engine(replace(options, kv_capacity=64 * pages)) as engine:
-        prompt = engine.prepare_tokens([9] * 200)
-        done = engine.generate(prompt, max_new=2, sampling=GREEDY)
-        again = engine.prepare_tokens([*prompt.token_ids, *done.token_ids, 1])
+        first.save_session(tmp_path / "talk", [ledger], {})
+    with Engine(of_pages(tiny_directory, pages)) as engine:
+        again = engine.prepare_tokens([*say(engine, [9] * 200), 1])
         before = engine.residency([again])
         assert before[0].frontier == 201
-        running = None
-        if "room" in why:
-            request = GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True)
-            running = engine.submit(request)
-            running.next_event()  # it is Active
-        with pytest.raises(SessionError, match=why):
-            engine.restore_session(tmp_path / "talk")
-        assert engine.residency([again]) == before
-        if running is not None:
-            running.cancel()
-            running.result(60)
+        with nine_pages_promised(engine) if "room" in why else nullcontext():
+            with pytest.raises(SessionError, match=why):
+                engine.restore_session(tmp_path / "talk")
+            assert engine.residency([again]) == before
         engine.audit()
 
 
 @pytest.mark.req("SES-3", "RET-2")
 def test_what_is_here_stays_where_the_rest_of_its_session_finds_no_room(tiny_directory: Path, tmp_path: Path) -> None:
     """The older continuation wants five pages. Of 14 the newest holds four, and a running request is promised nine."""
-    options = EngineOptions(
-        model=tiny_directory,
-        max_concurrency=2,
-        max_context=700,
-        kv_capacity=64 * 20,
-        cache=ContextCacheOptions(device_state_slots=8, host_state_slots=0, host_kv_capacity_bytes=0),
-    )
-
-    def say(engine: Engine, tokens: list[int]) -> tuple[int, ...]:
-        reply = engine.generate(engine.prepare_tokens(tokens), max_new=2, sampling=GREEDY)
-        return (*tokens, *reply.token_ids)
-
-    with Engine(options) as first:
+    with Engine(of_pages(tiny_directory, 20)) as first:
         older, newest = say(first, [5] * 300), say(first, [6] * 200)
         first.save_session(tmp_path / "talk", [older, newest], {})
-    with Engine(replace(options, kv_capacity=64 * 14)) as engine:
+    with Engine(of_pages(tiny_directory, 14)) as engine:
         say(engine, [6] * 200)
-        running = engine.submit(GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True))
-        running.next_event()  # it is Active
-        restored = engine.restore_session(tmp_path / "talk")
+        with nine_pages_promised(engine):
+            restored = engine.restore_session(tmp_path / "talk")
         assert [one[-1].frontier for one in restored.checkpoints] == [201] and restored.released == 0
         assert [one[-1][1] for one in restored.left_out] == [301] and restored.advice == "--kv-capacity"
-        running.cancel()
-        running.result(60)
         engine.audit()
         again = engine.restore_session(tmp_path / "talk")
         assert [one[-1].frontier for one in again.checkpoints] == [201, 301] and not again.left_out
@@ -347,30 +339,16 @@ def test_what_is_here_stays_where_the_rest_of_its_session_finds_no_room(tiny_dir
 def test_nobody_is_released_any_more_once_all_that_can_fit_fits(tiny_directory: Path, tmp_path: Path) -> None:
     """Of 16 pages a running request is promised nine, and two others hold two each. The newest continuation wants four
     and finds them when one of those has gone; the older one wants five, and finds them in no way."""
-    options = EngineOptions(
-        model=tiny_directory,
-        max_concurrency=2,
-        max_context=700,
-        kv_capacity=64 * 16,
-        cache=ContextCacheOptions(device_state_slots=8, host_state_slots=0, host_kv_capacity_bytes=0),
-    )
-
-    def say(engine: Engine, tokens: list[int]) -> tuple[int, ...]:
-        reply = engine.generate(engine.prepare_tokens(tokens), max_new=2, sampling=GREEDY)
-        return (*tokens, *reply.token_ids)
-
+    options = of_pages(tiny_directory, 16)
     with Engine(options) as first:
         first.save_session(tmp_path / "talk", [say(first, [5] * 300), say(first, [6] * 200)], {})
     with Engine(options) as engine:
         for token in (9, 10):
             say(engine, [token] * 90)
-        running = engine.submit(GenerationRequest(engine.prepare_tokens([3] * 64), GREEDY, 500, ignore_end=True))
-        running.next_event()  # it is Active
-        restored = engine.restore_session(tmp_path / "talk")
+        with nine_pages_promised(engine):
+            restored = engine.restore_session(tmp_path / "talk")
         assert [one[-1].frontier for one in restored.checkpoints] == [201] and restored.released == 1
         assert [one[-1][1] for one in restored.left_out] == [301]
-        running.cancel()
-        running.result(60)
         engine.audit()
 
 
